@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// A backend is a set of operations on tensors. `reference` (plain loops, double sums) is the oracle, `cpu` the fast
+// one.
+//
+// Invariant, of every operation: what a row of the output holds depends on that row's inputs alone, never on how many
+// rows there are, how the work was split or which thread did it. Activations are fp32, weights bf16, sums fp32 or
+// better. Views are contiguous in a row; outputs never alias inputs unless an operation says so. Shapes are CHECKed:
+// the caller has validated the model. Operations run to the end before they return.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "core/batch.h"
+#include "core/expert_table.h"
+#include "core/kv_view.h"
+#include "core/matrix.h"
+#include "core/spec.h"
+#include "core/tensor.h"
+
+namespace colibri {
+
+/// The experts chosen for each row, best first; weights as the router's spec says.
+struct Routing {
+  int top_k = 0;
+  std::span<std::int32_t> ids;  // [rows * top_k], distinct within a row, always in [0, n_experts) even for NaN scores
+  std::span<float> weights;     // [rows * top_k]
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;
+
+  /// out[r, :] = row tokens[r] of `table` ([vocab, d_model]).
+  virtual void embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) = 0;
+
+  /// RMSNorm: out = x / sqrt(mean(x^2) + eps) * weight. weight [cols]. out may be x.
+  virtual void rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) = 0;
+
+  /// out = x W^T + bias, or out += where `accumulate`. x [n, w.cols], out [n, w.rows], bias [w.rows] or empty.
+  virtual void linear(ConstRows x, const Matrix& w, std::span<const float> bias, bool accumulate, Rows out) = 0;
+
+  /// Normalises and turns the heads of q and k in place and writes k and v into the cache.
+  /// q [n, n_heads * head_dim], k and v [n, n_kv_heads * head_dim]; q_norm and k_norm as spec.qk_norm says, else empty.
+  virtual void rope_and_store(Rows q, Rows k, ConstRows v, const AttentionSpec& spec, std::span<const float> q_norm,
+                              std::span<const float> k_norm, float eps, const Batch& batch, const KvView& kv) = 0;
+
+  /// Causal attention of each row over its sequence's cache, this step's rows included. out [n, n_heads * head_dim].
+  virtual void attention(ConstRows q, const AttentionSpec& spec, const Batch& batch, const KvView& kv, Rows out) = 0;
+
+  /// out = silu(gate) * up, elementwise. out may be gate or up.
+  virtual void silu_mul(ConstRows gate, ConstRows up, Rows out) = 0;
+
+  /// out[r, :] += y[r, :] * sigmoid(gate[r, 0]); gate with no columns: out += y.
+  virtual void add_gated(ConstRows y, ConstRows gate, Rows out) = 0;
+
+  /// Router of one MoE layer: fp32 logits, softmax over all experts, top_k. router [n_experts, d_model].
+  virtual void route(ConstRows x, const Matrix& router, const RouterSpec& spec, const Routing& routing) = 0;
+
+  /// out[r, :] += sum over slots (in order) of weight * expert(x[r, :]). x, out [n, d_model].
+  virtual void experts(ConstRows x, const Routing& routing, const ExpertTable& table, Rows out) = 0;
+};
+
+/// The backends of this build, by name; "auto" is the fastest that is usable here. Error 69 where there is none such.
+/// threads: 0 means all cores that this process may use.
+Result<std::unique_ptr<Backend>> make_backend(std::string_view name, int threads);
+
+}  // namespace colibri

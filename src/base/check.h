@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Broken promises of our own: CHECK ends the process. Never use it on anything a user, file or peer can influence;
+// that is what Result is for.
+#pragma once
+
+#include <source_location>
+#include <string_view>
+
+namespace colibri {
+
+/// Prints one line naming the place and ends the process with exit code 70 (Exit::internal).
+[[noreturn]] void check_failed(std::string_view condition, std::source_location where);
+
+}  // namespace colibri
+
+#define CHECK(condition)                               \
+  (static_cast<bool>(condition) ? static_cast<void>(0) \
+                                : ::colibri::check_failed(#condition, std::source_location::current()))

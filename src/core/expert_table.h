@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// One layer's experts as kernels see them: a pointer to a record each. Kernels never compute an expert's address.
+// Invariant: a record is gate | up | down, each in tiles (core/matrix.h), each part 256-byte aligned, and the same in
+// every tier and on every backend. A null pointer is an expert that is not resident.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "core/matrix.h"
+
+namespace colibri {
+
+inline constexpr std::size_t kRecordAlignment = 256;
+
+struct ExpertShape {
+  int d_model = 0;
+  int d_ff = 0;
+
+  std::size_t up_offset() const { return align(matrix_bytes(d_ff, d_model)); }
+  std::size_t down_offset() const { return 2 * up_offset(); }
+  std::size_t record_bytes() const { return down_offset() + align(matrix_bytes(d_model, d_ff)); }
+
+ private:
+  static std::size_t align(std::size_t bytes) {
+    return (bytes + kRecordAlignment - 1) / kRecordAlignment * kRecordAlignment;
+  }
+};
+
+struct ExpertTable {
+  ExpertShape shape;
+  std::span<const std::byte* const> records;  // [n_experts]
+
+  Matrix gate(int expert) const { return {records[static_cast<std::size_t>(expert)], shape.d_ff, shape.d_model}; }
+  Matrix up(int expert) const {
+    return {records[static_cast<std::size_t>(expert)] + shape.up_offset(), shape.d_ff, shape.d_model};
+  }
+  Matrix down(int expert) const {
+    return {records[static_cast<std::size_t>(expert)] + shape.down_offset(), shape.d_model, shape.d_ff};
+  }
+};
+
+}  // namespace colibri

@@ -122,7 +122,6 @@ struct Builder {
   bool on_int64(std::int64_t value, bj::string_view, bj::error_code& ec) { return add_number(value, ec); }
   bool on_uint64(std::uint64_t value, bj::string_view, bj::error_code& ec) { return add_number(value, ec); }
   bool on_double(double near, bj::string_view part, bj::error_code& ec) {
-    if (!std::isfinite(near)) return refuse("a number is too large", ec);
     // The parser's own value can be some units off in the last place; from_chars rounds correctly.
     text.append(part);
     double value = 0;

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layout of a group's memory: [layers of the group][blocks][block]. Pages are touched only when a block is used.
+#include "kv/pool.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+namespace colibri {
+namespace {
+
+constexpr int blocks_for(int tokens) { return (tokens + kBlockTokens - 1) / kBlockTokens; }
+
+/// Blocks that one sequence of a group can hold at once. Behind a window only whole blocks are freed, and only after
+/// the step that passed them: hence one chunk and one block more than the window.
+int blocks_per_sequence(const KvGroupSpec& group, const KvCapacity& capacity) {
+  const int all = blocks_for(capacity.context);
+  return group.window == 0 ? all : std::min(all, blocks_for(group.window + capacity.max_chunk) + 1);
+}
+
+std::size_t group_bytes(const KvGroupSpec& group, const KvCapacity& capacity) {
+  return group.layers.size() * static_cast<std::size_t>(capacity.sequences) *
+         static_cast<std::size_t>(blocks_per_sequence(group, capacity)) *
+         kv_block_floats(group.n_kv_heads, group.head_dim) * sizeof(float);
+}
+
+}  // namespace
+
+void KvSequence::spans(std::vector<std::span<const std::int32_t>>& out) const {
+  out.assign(tables.begin(), tables.end());
+}
+
+std::size_t KvPool::bytes_needed(const ModelSpec& spec, const KvCapacity& capacity) {
+  return std::accumulate(spec.kv_groups.begin(), spec.kv_groups.end(), std::size_t{0},
+                         [&](std::size_t sum, const KvGroupSpec& group) { return sum + group_bytes(group, capacity); });
+}
+
+Result<KvPool> KvPool::create(const ModelSpec& spec, const KvCapacity& capacity) {
+  CHECK(capacity.sequences > 0 && capacity.context > 0 && capacity.max_chunk > 0);
+  KvPool pool;
+  pool.views_.resize(spec.layers.size());
+  for (const KvGroupSpec& group_spec : spec.kv_groups) {
+    Group group;
+    group.window = group_spec.window;
+    group.blocks = capacity.sequences * blocks_per_sequence(group_spec, capacity);
+    TRY(memory, Buffer::allocate(group_bytes(group_spec, capacity), "KV pool"));
+    group.memory = std::move(memory);
+    group.free.resize(static_cast<std::size_t>(group.blocks));
+    std::iota(group.free.rbegin(), group.free.rend(), 0);
+    const std::size_t block_floats = kv_block_floats(group_spec.n_kv_heads, group_spec.head_dim);
+    float* base = reinterpret_cast<float*>(group.memory.data());
+    for (const int layer : group_spec.layers) {
+      pool.views_[static_cast<std::size_t>(layer)] = {base, static_cast<std::ptrdiff_t>(block_floats),
+                                                      group_spec.n_kv_heads, group_spec.head_dim};
+      base += block_floats * static_cast<std::size_t>(group.blocks);
+    }
+    pool.groups_.push_back(std::move(group));
+  }
+  return pool;
+}
+
+bool KvPool::reserve(KvSequence& sequence, int tokens) {
+  const auto wanted = static_cast<std::size_t>(blocks_for(tokens));
+  sequence.tables.resize(groups_.size());
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const std::size_t held = sequence.tables[g].size();
+    if (wanted > held && wanted - held > groups_[g].free.size()) return false;
+  }
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    while (sequence.tables[g].size() < wanted) {
+      sequence.tables[g].push_back(groups_[g].free.back());
+      groups_[g].free.pop_back();
+    }
+  }
+  sequence.tokens = std::max(sequence.tokens, tokens);
+  return true;
+}
+
+void KvPool::release_behind_window(KvSequence& sequence, int position) {
+  for (std::size_t g = 0; g < sequence.tables.size(); ++g) {
+    Group& group = groups_[g];
+    if (group.window == 0) continue;
+    // The oldest position that `position` sees is position - window + 1.
+    const int passed = std::max(0, position - group.window + 1) / kBlockTokens;
+    for (int b = std::min(passed, static_cast<int>(sequence.tables[g].size())) - 1; b >= 0; --b) {
+      std::int32_t& block = sequence.tables[g][static_cast<std::size_t>(b)];
+      if (block < 0) break;
+      group.free.push_back(block);
+      block = -1;
+    }
+  }
+}
+
+void KvPool::release(KvSequence& sequence) {
+  for (std::size_t g = 0; g < sequence.tables.size(); ++g)
+    for (const std::int32_t block : sequence.tables[g])
+      if (block >= 0) groups_[g].free.push_back(block);
+  sequence.tables.clear();
+  sequence.tokens = 0;
+}
+
+std::size_t KvPool::bytes() const {
+  return std::accumulate(groups_.begin(), groups_.end(), std::size_t{0},
+                         [](std::size_t sum, const Group& group) { return sum + group.memory.size(); });
+}
+
+}  // namespace colibri

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pool's accounting: every block is free or owned once, reserve is all or nothing, windows give blocks back.
+#include "kv/pool.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+namespace colibri {
+namespace {
+
+ModelSpec two_group_spec() {
+  ModelSpec spec;
+  spec.layers.resize(3);
+  spec.kv_groups = {{.n_kv_heads = 2, .head_dim = 24, .window = 0, .layers = {0, 2}},
+                    {.n_kv_heads = 1, .head_dim = 8, .window = 20, .layers = {1}}};
+  return spec;
+}
+
+constexpr KvCapacity kCapacity{.sequences = 3, .context = 100, .max_chunk = 16};
+
+void expect_every_block_once(const KvPool& pool, std::span<const KvSequence> sequences) {
+  for (int g = 0; g < pool.groups(); ++g) {
+    std::set<std::int32_t> owned;
+    std::size_t count = 0;
+    for (const KvSequence& sequence : sequences) {
+      if (sequence.tables.empty()) continue;
+      for (const std::int32_t block : sequence.tables[static_cast<std::size_t>(g)]) {
+        if (block < 0) continue;
+        owned.insert(block);
+        ++count;
+        EXPECT_LT(block, pool.blocks(g));
+      }
+    }
+    EXPECT_EQ(owned.size(), count) << "a block of group " << g << " is owned twice";
+    EXPECT_EQ(static_cast<int>(count) + pool.free_blocks(g), pool.blocks(g));
+  }
+}
+
+TEST(KvPool, HoldsFullContextForEverySequence) {
+  auto pool = KvPool::create(two_group_spec(), kCapacity);
+  ASSERT_TRUE(pool.ok());
+  EXPECT_EQ(pool->blocks(0), 3 * 7);  // ceil(100 / 16)
+  EXPECT_EQ(pool->blocks(1), 3 * 4);  // ceil((20 + 16) / 16) + 1
+  EXPECT_EQ(pool->bytes(), KvPool::bytes_needed(two_group_spec(), kCapacity));
+  std::vector<KvSequence> sequences(3);
+  for (KvSequence& sequence : sequences) {
+    for (int position = 0; position < 100; position += 16) {
+      pool->release_behind_window(sequence, position);
+      ASSERT_TRUE(pool->reserve(sequence, std::min(100, position + 16))) << position;
+    }
+  }
+  expect_every_block_once(*pool, sequences);
+  EXPECT_EQ(pool->free_blocks(0), 0);
+  KvSequence extra;
+  EXPECT_FALSE(pool->reserve(extra, 1));
+  expect_every_block_once(*pool, sequences);
+  for (KvSequence& sequence : sequences) pool->release(sequence);
+  EXPECT_EQ(pool->free_blocks(0), pool->blocks(0));
+  EXPECT_EQ(pool->free_blocks(1), pool->blocks(1));
+}
+
+TEST(KvPool, WindowKeepsWhatTheNextPositionSees) {
+  auto pool = KvPool::create(two_group_spec(), kCapacity);
+  ASSERT_TRUE(pool.ok());
+  KvSequence sequence;
+  ASSERT_TRUE(pool->reserve(sequence, 36));
+  pool->release_behind_window(sequence, 35);  // sees 16..35: block 0 has passed, block 1 has not
+  EXPECT_EQ(sequence.tables[1][0], -1);
+  EXPECT_GE(sequence.tables[1][1], 0);
+  EXPECT_GE(sequence.tables[0][0], 0) << "full attention keeps everything";
+  pool->release_behind_window(sequence, 35);
+  expect_every_block_once(*pool, {&sequence, 1});
+}
+
+TEST(KvPool, LayersDoNotOverlap) {
+  auto pool = KvPool::create(two_group_spec(), kCapacity);
+  ASSERT_TRUE(pool.ok());
+  for (int layer = 0; layer < 3; ++layer) {
+    const KvView& view = pool->view(layer);
+    const int group = layer == 1 ? 1 : 0;
+    for (int block = 0; block < pool->blocks(group); ++block)
+      for (int head = 0; head < view.n_kv_heads; ++head)
+        for (int i = 0; i < view.head_dim * kBlockTokens; ++i) {
+          ASSERT_EQ(view.keys(block, head)[i], 0.0F);
+          ASSERT_EQ(view.values(block, head)[i], 0.0F);
+          view.keys(block, head)[i] = 1.0F;
+          view.values(block, head)[i] = 1.0F;
+        }
+  }
+}
+
+TEST(KvPool, RandomOperationsKeepTheAccounts) {
+  auto pool = KvPool::create(two_group_spec(), kCapacity);
+  ASSERT_TRUE(pool.ok());
+  std::vector<KvSequence> sequences(6);
+  std::mt19937 random(7);
+  for (int i = 0; i < 5000; ++i) {
+    KvSequence& sequence = sequences[random() % sequences.size()];
+    const int tokens = sequence.tokens;
+    switch (random() % 4) {
+      case 0:
+        pool->release(sequence);
+        break;
+      case 1:
+        pool->release_behind_window(sequence, tokens);
+        break;
+      default:
+        const std::vector<std::vector<std::int32_t>> before = sequence.tables;
+        const int wanted = std::min(100, tokens + static_cast<int>(random() % 17));
+        if (!pool->reserve(sequence, wanted)) {
+          EXPECT_EQ(sequence.tokens, tokens);
+          for (std::size_t g = 0; g < before.size(); ++g) EXPECT_EQ(before[g], sequence.tables[g]);
+        }
+    }
+    if (i % 50 == 0) expect_every_block_once(*pool, sequences);
+  }
+}
+
+}  // namespace
+}  // namespace colibri

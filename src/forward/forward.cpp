@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// A layer is: norm, attention, residual; norm, feed-forward, residual. Experts are route, resolve, compute; resolve
+// does nothing here, since every record is resident.
+#include "forward/forward.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace colibri {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Pass {
+  Backend& backend;
+  const ModelSpec& spec;
+  const Batch& batch;
+  const KvPool& pool;
+  Scratch& scratch;
+  double dispatch_seconds = 0.0;
+
+  int rows() const { return batch.rows(); }
+  Rows piece(float* data, int cols) const { return {data, rows(), cols}; }
+
+  void attention(const AttentionSpec& a, const LayerWeights& w, int layer, Rows x, Rows h) {
+    const int q_cols = a.n_heads * a.head_dim;
+    const int kv_cols = a.n_kv_heads * a.head_dim;
+    const Rows qkv = piece(scratch.qkv, q_cols + 2 * kv_cols);
+    const Rows q = qkv.columns(0, q_cols);
+    const KvView& kv = pool.view(layer);
+    backend.linear(h, w.wqkv, w.qkv_bias, false, qkv);
+    backend.rope_and_store(q, qkv.columns(q_cols, kv_cols), qkv.columns(q_cols + kv_cols, kv_cols), a, w.q_norm,
+                           w.k_norm, spec.norm_eps, batch, kv);
+    const Rows out = piece(scratch.attention, q_cols);
+    backend.attention(q, a, batch, kv, out);
+    backend.linear(out, w.wo, w.o_bias, true, x);
+  }
+
+  /// out = or += down(silu(gate h) * (up h))
+  void dense(const Matrix& gate_up, const Matrix& down, int d_ff, bool accumulate, Rows h, Rows out) {
+    const Rows both = piece(scratch.ffn, 2 * d_ff);
+    backend.linear(h, gate_up, {}, false, both);
+    backend.silu_mul(both.columns(0, d_ff), both.columns(d_ff, d_ff), both.columns(0, d_ff));
+    backend.linear(both.columns(0, d_ff), down, {}, accumulate, out);
+  }
+
+  void moe(const MoeFfn& m, const LayerWeights& w, Rows x, Rows h) {
+    const auto pairs = static_cast<std::size_t>(rows()) * static_cast<std::size_t>(m.router.top_k);
+    const Routing routing{m.router.top_k, std::span(scratch.expert_ids).first(pairs),
+                          std::span(scratch.expert_weights).first(pairs)};
+    const auto start = Clock::now();
+    backend.route(h, w.router, m.router, routing);
+    dispatch_seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    count_experts(routing.ids);
+    backend.experts(h, routing, w.experts, x);
+    if (m.shared_d_ff == 0) return;
+    const Rows shared = piece(scratch.shared, spec.d_model);
+    dense(w.shared_gate_up, w.shared_down, m.shared_d_ff, false, h, shared);
+    const Rows gate = piece(scratch.gate, m.shared_gate ? 1 : 0);
+    if (m.shared_gate) backend.linear(h, w.shared_gate, {}, false, gate);
+    backend.add_gated(shared, gate, x);
+  }
+
+  void count_experts(std::span<const std::int32_t> ids) {
+    for (const std::int32_t id : ids) scratch.expert_seen[static_cast<std::size_t>(id)] = 1;
+    scratch.experts_touched += std::count(scratch.expert_seen.begin(), scratch.expert_seen.end(), 1);
+    for (const std::int32_t id : ids) scratch.expert_seen[static_cast<std::size_t>(id)] = 0;
+  }
+};
+
+}  // namespace
+
+void forward(Backend& backend, const Model& model, const Batch& batch, const KvPool& pool, Scratch& scratch,
+             Rows logits) {
+  const ModelSpec& spec = model.spec;
+  const ModelWeights& weights = model.weights;
+  CHECK(batch.rows() <= scratch.max_rows);
+  CHECK(static_cast<int>(batch.logit_rows.size()) <= scratch.max_logit_rows);
+  CHECK(logits.rows == static_cast<int>(batch.logit_rows.size()) && logits.cols == spec.vocab);
+
+  Pass pass{backend, spec, batch, pool, scratch};
+  scratch.experts_touched = 0;
+  const Rows x = pass.piece(scratch.x, spec.d_model);
+  const Rows h = pass.piece(scratch.h, spec.d_model);
+  backend.embed(batch.tokens, weights.embedding, x);
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    const LayerSpec& layer = spec.layers[i];
+    const LayerWeights& w = weights.layers[i];
+    backend.rms_norm(x, w.attn_norm, spec.norm_eps, h);
+    pass.attention(layer.attention, w, static_cast<int>(i), x, h);
+    backend.rms_norm(x, w.ffn_norm, spec.norm_eps, h);
+    if (const auto* dense = std::get_if<DenseFfn>(&layer.ffn)) {
+      pass.dense(w.gate_up, w.down, dense->d_ff, true, h, x);
+    } else {
+      pass.moe(std::get<MoeFfn>(layer.ffn), w, x, h);
+    }
+  }
+  const Rows last(scratch.last, logits.rows, spec.d_model);
+  for (int r = 0; r < last.rows; ++r)
+    std::copy_n(x.row(batch.logit_rows[static_cast<std::size_t>(r)]), spec.d_model, last.row(r));
+  backend.rms_norm(last, weights.final_norm, spec.norm_eps, last);
+  backend.linear(last, weights.head, {}, false, logits);
+  if (batch.rows() >= scratch.dispatch.tokens) scratch.dispatch = {pass.dispatch_seconds, batch.rows()};
+}
+
+}  // namespace colibri

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The activations of one step, allocated once for the largest step.
+// Invariant: nothing in here outlives a step; forward() overwrites all of it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/memory.h"
+#include "core/spec.h"
+#include "core/tensor.h"
+
+namespace colibri {
+
+/// Time from the hidden states to the grouped (row, expert) pairs, over all MoE layers of one step: the largest step
+/// so far. A single-threaded step's own measure; the engine's owner reads it between steps.
+struct DispatchLatency {
+  double seconds = 0.0;
+  int tokens = 0;
+};
+
+struct Scratch {
+  int max_rows = 0;
+  int max_logit_rows = 0;
+  Buffer memory;
+  float* x = nullptr;                     // [max_rows, d_model], the residual stream
+  float* h = nullptr;                     // [max_rows, d_model], normalised
+  float* qkv = nullptr;                   // [max_rows, widest (n_heads + 2 n_kv_heads) * head_dim]
+  float* attention = nullptr;             // [max_rows, widest n_heads * head_dim]
+  float* ffn = nullptr;                   // [max_rows, 2 * widest dense or shared d_ff]
+  float* shared = nullptr;                // [max_rows, d_model], the shared expert's output
+  float* gate = nullptr;                  // [max_rows, 1], the shared expert's gate
+  float* last = nullptr;                  // [max_logit_rows, d_model], the rows whose logits are wanted
+  std::vector<std::int32_t> expert_ids;   // [max_rows * widest top_k]
+  std::vector<float> expert_weights;      // likewise
+  std::vector<std::uint8_t> expert_seen;  // [most experts]
+
+  DispatchLatency dispatch;
+  std::int64_t experts_touched = 0;  // distinct (layer, expert) pairs of the last step
+
+  static Result<Scratch> create(const ModelSpec& spec, int max_rows, int max_logit_rows);
+};
+
+}  // namespace colibri

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// `colibri run`: one prompt, one answer, streamed as text or reported as one JSON document.
+#include <cstdio>
+
+#include "apps/session.h"
+#include "base/memory.h"
+
+namespace colibri {
+namespace {
+
+const char* finish_name(Finish finish) { return finish == Finish::length ? "length" : "stop"; }
+
+/// Prompt ids from whichever of --prompt, --messages and --ids was given.
+Result<std::vector<std::int32_t>> prompt_ids(const RunOptions& options, const LoadedModel& loaded) {
+  if (options.ids) return parse_ids(*options.ids);
+  ChatRequest chat;
+  if (options.messages) {
+    TRY(text, read_text(*options.messages));
+    TRY(variables, parse_json(text).at(*options.messages));
+    TRY(request, chat_request_from_file(std::move(variables)).at(*options.messages));
+    chat = std::move(request);
+  } else {
+    std::string prompt = *options.prompt;
+    if (prompt == "-") {
+      TRY(text, read_text("-"));
+      prompt = std::move(text);
+    }
+    if (options.raw) return loaded.tokenizer->encode_prompt(prompt);
+    Json::Array messages;
+    if (options.system) messages.push_back(Json::Object{{"role", "system"}, {"content", *options.system}});
+    messages.push_back(Json::Object{{"role", "user"}, {"content", std::move(prompt)}});
+    chat.messages = std::move(messages);
+  }
+  TRY(rendered, loaded.chat_prompt(chat));
+  return std::move(rendered.ids);
+}
+
+Json report(const Session& session, const Answer& answer, const std::vector<std::int32_t>& prompt,
+            const GenerateTimings& timings, bool has_text) {
+  Json::Array prompt_json(prompt.begin(), prompt.end());
+  Json::Array ids(answer.ids().begin(), answer.ids().end());
+  Json::Array logprobs;
+  for (const float logprob : answer.logprobs()) logprobs.emplace_back(static_cast<double>(logprob));
+  const auto rate = [](std::size_t tokens, double seconds) {
+    return seconds > 0.0 ? static_cast<double>(tokens) / seconds : 0.0;
+  };
+  const std::size_t decoded = answer.ids().empty() ? 0 : answer.ids().size() - 1;
+  const LoadedModel& loaded = *session.loaded;
+  return Json::Object{
+      {"prompt_ids", std::move(prompt_json)},
+      {"ids", std::move(ids)},
+      {"text", has_text ? Json(answer.text()) : Json()},
+      {"finish_reason", finish_name(answer.finish())},
+      {"logprobs", std::move(logprobs)},
+      {"timings", Json::Object{{"load_s", session.load_seconds},
+                               {"ttft_ms", timings.ttft_s * 1e3},
+                               {"prefill_tokens_per_s", rate(prompt.size(), timings.ttft_s)},
+                               {"decode_tokens_per_s", rate(decoded, timings.decode_s)}}},
+      {"memory",
+       Json::Object{{"budget", static_cast<std::uint64_t>(loaded.ram_budget)},
+                    {"engine_peak", static_cast<std::uint64_t>(session.engine->bytes() + loaded.model.weights.bytes())},
+                    {"rss_peak", static_cast<std::uint64_t>(peak_resident_bytes())},
+                    {"experts_resident", loaded.model.weights.experts_resident()},
+                    {"expert_misses", 0}}}};
+}
+
+}  // namespace
+
+Status run_command(const RunOptions& options) {
+  const bool need_text = !options.ids;
+  TRY(session, Session::open(options.model, options.common, need_text));
+  TRY(prompt, prompt_ids(options, *session.loaded));
+  Request request = make_request(session, prompt, options.sampling);
+  if (options.json) request.sampling.logprobs = 0;
+  const Tokenizer* tokenizer = session.loaded->tokenizer ? &*session.loaded->tokenizer : nullptr;
+  if (tokenizer == nullptr && !options.sampling.stop.empty())
+    return Error{Exit::usage, "--stop: " + session.loaded->no_tokenizer};
+  Answer answer(tokenizer, options.sampling.stop);
+  TRY(timings, generate(session, std::move(request), answer, [&](const Answer::Piece& piece) {
+        if (options.json) return;
+        std::fwrite(piece.text.data(), 1, piece.text.size(), stdout);
+        std::fflush(stdout);
+      }));
+  if (options.json) {
+    print_json(report(session, answer, prompt, timings, tokenizer != nullptr));
+  } else if (tokenizer != nullptr) {
+    std::fputc('\n', stdout);
+  } else {
+    for (std::size_t i = 0; i < answer.ids().size(); ++i) std::printf("%s%d", i == 0 ? "" : ",", answer.ids()[i]);
+    std::fputc('\n', stdout);
+  }
+  const DispatchLatency& dispatch = session.engine->dispatch_latency();
+  const std::size_t decoded = answer.ids().empty() ? 0 : answer.ids().size() - 1;
+  std::fprintf(stderr,
+               "[colibri] loaded in %.2f s; first token after %.1f ms; %zu prompt + %zu answer tokens; %.0f tokens/s\n",
+               session.load_seconds, timings.ttft_s * 1e3, prompt.size(), answer.ids().size(),
+               timings.decode_s > 0.0 ? static_cast<double>(decoded) / timings.decode_s : 0.0);
+  std::fprintf(stderr, "[colibri] MoE dispatch latency: %.2fms @ %d tokens\n", dispatch.seconds * 1e3, dispatch.tokens);
+  return {};
+}
+
+}  // namespace colibri

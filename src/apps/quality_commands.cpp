@@ -6,7 +6,7 @@
 #include "apps/session.h"
 #include "base/file.h"
 #include "engine/score.h"
-#include "model/safetensors.h"
+#include "model/safetensors_writer.h"
 
 namespace colibri {
 namespace {
@@ -26,8 +26,10 @@ Status logits_command(const LogitsOptions& options) {
   TRY(ids, parse_ids(options.ids));
   TRY(session, Session::open(options.model, options.common, false));
   const int vocab = session.loaded->model.spec.vocab;
+  const std::uint64_t row_bytes = static_cast<std::uint64_t>(vocab) * sizeof(float);
   TRY(writer,
-      SafetensorsWriter::create(options.out, {{"logits", DType::f32, {static_cast<std::int64_t>(ids.size()), vocab}}}));
+      SafetensorsWriter::create(
+          options.out, {{"logits", "F32", {static_cast<std::int64_t>(ids.size()), vocab}, ids.size() * row_bytes}}));
   Status written;
   TRY_STATUS(score(*session.backend, session.loaded->model, ids, [&](int, std::span<const float> logits) {
     written = writer.append(std::as_bytes(logits));
@@ -40,7 +42,7 @@ Status logits_command(const LogitsOptions& options) {
 Status perplexity_command(const PerplexityOptions& options) {
   TRY(session, Session::open(options.model, options.common, true));
   TRY(text, read_text(options.file));
-  const std::vector<std::int32_t> ids = session.loaded->tokenizer->encode_plain(text);
+  TRY(ids, session.loaded->tokenizer->encode(text, Specials::plain).at(options.file));
   if (ids.size() < 2) return data_error(options.file + ": fewer than two tokens");
   // Windows start at 0, W, 2W, ... and predict the tokens behind each of their positions, the next window's first
   // included.

@@ -25,7 +25,7 @@ Result<std::vector<std::int32_t>> prompt_ids(const RunOptions& options, const Lo
       TRY(text, read_text("-"));
       prompt = std::move(text);
     }
-    if (options.raw) return loaded.tokenizer->encode_prompt(prompt);
+    if (options.raw) return loaded.raw_prompt(prompt);
     Json::Array messages;
     if (options.system) messages.push_back(Json::Object{{"role", "system"}, {"content", *options.system}});
     messages.push_back(Json::Object{{"role", "user"}, {"content", std::move(prompt)}});

@@ -38,7 +38,7 @@ Status tokenize_command(const TokenizeOptions& options) {
     TRY(contents, read_text(*options.file));
     text = std::move(contents);
   }
-  const std::vector<std::int32_t> ids = options.special ? tokenizer.encode(text) : tokenizer.encode_plain(text);
+  TRY(ids, tokenizer.encode(text, options.special ? Specials::match : Specials::plain));
   if (options.json) {
     print_json(Json::Object{{"ids", Json::Array(ids.begin(), ids.end())}});
     return {};

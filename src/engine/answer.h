@@ -4,9 +4,9 @@
 // after a piece whose finish is not none.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/request.h"
@@ -32,8 +32,8 @@ class Answer {
   const std::vector<std::int32_t>& ids() const { return ids_; }  // ends with the stop token if there was one
   const std::vector<float>& logprobs() const { return logprobs_; }
   Finish finish() const { return finish_; }
-  /// The stop string that ended the answer, if one did.
-  const std::optional<std::string>& stop_string() const { return stop_string_; }
+  /// The stop string that ended the answer; empty where none did.
+  std::string_view stop_string() const;
 
  private:
   std::optional<TextStream> stream_;
@@ -41,7 +41,6 @@ class Answer {
   std::vector<std::int32_t> ids_;
   std::vector<float> logprobs_;
   Finish finish_ = Finish::none;
-  std::optional<std::string> stop_string_;
 };
 
 }  // namespace colibri

@@ -24,6 +24,7 @@ struct SamplingWishes {
 
 struct LoadedModel {
   Model model;
+  std::size_t ram_budget = 0;                 // bytes that weights and cache may take
   std::optional<Tokenizer> tokenizer;         // empty where the checkpoint has no tokenizer files
   std::string no_tokenizer;                   // then: why, in one line
   std::optional<ChatTemplate> chat_template;  // empty where there is none
@@ -41,6 +42,10 @@ struct LoadedModel {
     std::vector<std::int32_t> ids;
   };
   Result<Prompt> chat_prompt(const ChatRequest& chat) const;
+
+  /// A text as it is: special tokens match, and what the tokenizer puts before every text (BOS) is added where the text
+  /// does not begin with it.
+  Result<std::vector<std::int32_t>> raw_prompt(std::string_view text) const;
 };
 
 }  // namespace colibri

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sampling without replacement by exponential clocks (Efraimidis and Spirakis, 2006): the top_k smallest -log(u) / weight.
+#include "apps/forced_routing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "engine/philox.h"
+
+namespace colibri {
+namespace {
+
+class ZipfBackend : public Backend {
+ public:
+  ZipfBackend(Backend& inner, double exponent) : inner_(inner), exponent_(exponent) {}
+
+  std::string_view name() const override { return inner_.name(); }
+  int threads() const override { return inner_.threads(); }
+  void embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) override { inner_.embed(tokens, table, out); }
+  void rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) override { inner_.rms_norm(x, weight, eps, out); }
+  void linear(ConstRows x, const Matrix& w, std::span<const float> bias, bool accumulate, Rows out) override {
+    inner_.linear(x, w, bias, accumulate, out);
+  }
+  void rope_and_store(Rows q, Rows k, ConstRows v, const AttentionSpec& spec, std::span<const float> q_norm,
+                      std::span<const float> k_norm, float eps, const Batch& batch, const KvView& kv) override {
+    inner_.rope_and_store(q, k, v, spec, q_norm, k_norm, eps, batch, kv);
+  }
+  void attention(ConstRows q, const AttentionSpec& spec, const Batch& batch, const KvView& kv, Rows out) override {
+    inner_.attention(q, spec, batch, kv, out);
+  }
+  void silu_mul(ConstRows gate, ConstRows up, Rows out) override { inner_.silu_mul(gate, up, out); }
+  void add_gated(ConstRows y, ConstRows gate, Rows out) override { inner_.add_gated(y, gate, out); }
+  void experts(ConstRows x, const Routing& routing, const ExpertTable& table, Rows out) override {
+    inner_.experts(x, routing, table, out);
+  }
+
+  /// The router is computed as well, so that its cost stays in the measurement; then its choice is replaced.
+  void route(ConstRows x, const Matrix& router, const RouterSpec& spec, const Routing& routing) override {
+    inner_.route(x, router, spec, routing);
+    std::vector<std::int32_t> order(static_cast<std::size_t>(spec.n_experts));
+    std::vector<double> arrival(order.size());
+    for (int row = 0; row < x.rows; ++row) {
+      for (std::size_t e = 0; e < order.size(); ++e)
+        arrival[e] = -std::log1p(-uniform(call_, static_cast<std::uint64_t>(row) << 32 | e)) * std::pow(static_cast<double>(e) + 1.0, exponent_);
+      std::iota(order.begin(), order.end(), 0);
+      std::partial_sort(order.begin(), order.begin() + spec.top_k, order.end(), [&](std::int32_t a, std::int32_t b) {
+        return arrival[static_cast<std::size_t>(a)] < arrival[static_cast<std::size_t>(b)];
+      });
+      std::copy_n(order.begin(), spec.top_k, routing.ids.begin() + std::ptrdiff_t{row} * spec.top_k);
+    }
+    ++call_;
+  }
+
+ private:
+  Backend& inner_;
+  double exponent_;
+  std::uint64_t call_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_zipf_backend(Backend& inner, double exponent) { return std::make_unique<ZipfBackend>(inner, exponent); }
+
+}  // namespace colibri

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sampling without replacement by exponential clocks (Efraimidis and Spirakis, 2006): the top_k smallest -log(u) / weight.
+// Sampling without replacement by exponential clocks (Efraimidis and Spirakis, 2006): the top_k smallest -log(u) /
+// weight.
 #include "apps/forced_routing.h"
 
 #include <algorithm>
@@ -17,8 +18,13 @@ class ZipfBackend : public Backend {
 
   std::string_view name() const override { return inner_.name(); }
   int threads() const override { return inner_.threads(); }
-  void embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) override { inner_.embed(tokens, table, out); }
-  void rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) override { inner_.rms_norm(x, weight, eps, out); }
+  double measure_flops() override { return inner_.measure_flops(); }
+  void embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) override {
+    inner_.embed(tokens, table, out);
+  }
+  void rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) override {
+    inner_.rms_norm(x, weight, eps, out);
+  }
   void linear(ConstRows x, const Matrix& w, std::span<const float> bias, bool accumulate, Rows out) override {
     inner_.linear(x, w, bias, accumulate, out);
   }
@@ -42,7 +48,8 @@ class ZipfBackend : public Backend {
     std::vector<double> arrival(order.size());
     for (int row = 0; row < x.rows; ++row) {
       for (std::size_t e = 0; e < order.size(); ++e)
-        arrival[e] = -std::log1p(-uniform(call_, static_cast<std::uint64_t>(row) << 32 | e)) * std::pow(static_cast<double>(e) + 1.0, exponent_);
+        arrival[e] = -std::log1p(-uniform(call_, static_cast<std::uint64_t>(row) << 32 | e)) *
+                     std::pow(static_cast<double>(e) + 1.0, exponent_);
       std::iota(order.begin(), order.end(), 0);
       std::partial_sort(order.begin(), order.begin() + spec.top_k, order.end(), [&](std::int32_t a, std::int32_t b) {
         return arrival[static_cast<std::size_t>(a)] < arrival[static_cast<std::size_t>(b)];
@@ -60,6 +67,8 @@ class ZipfBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_zipf_backend(Backend& inner, double exponent) { return std::make_unique<ZipfBackend>(inner, exponent); }
+std::unique_ptr<Backend> make_zipf_backend(Backend& inner, double exponent) {
+  return std::make_unique<ZipfBackend>(inner, exponent);
+}
 
 }  // namespace colibri

@@ -35,6 +35,11 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
+  /// Threads that operations run on.
+  virtual int threads() const = 0;
+  /// fp32 multiply-adds that all threads reach together on registers alone, in operations (2 each) per second: the
+  /// limit that products are shown beside. Takes about 50 ms. 0 where it means nothing (reference).
+  virtual double measure_flops() = 0;
 
   /// out[r, :] = row tokens[r] of `table` ([vocab, d_model]).
   virtual void embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) = 0;

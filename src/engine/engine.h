@@ -62,6 +62,10 @@ class Engine {
   int context() const { return options_.context; }
   const EngineStats& stats() const { return stats_; }
   const DispatchLatency& dispatch_latency() const { return scratch_.dispatch; }
+  /// Distinct (layer, expert) pairs that the last step read.
+  std::int64_t experts_touched() const { return scratch_.experts_touched; }
+  /// Memory of cache, activations and logits.
+  std::size_t bytes() const { return pool_.bytes() + scratch_.memory.size() + logits_.size(); }
   const KvPool& pool() const { return pool_; }
 
  private:

@@ -26,7 +26,7 @@ enum class Finish : std::uint8_t {
 struct TokenEvent {
   std::int32_t id = -1;  // -1: no token
   float logprob = 0.0F;
-  std::vector<TokenLogprob> top;
+  std::vector<TokenLogprob> top{};
   Finish finish = Finish::none;
 };
 

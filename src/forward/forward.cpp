@@ -37,14 +37,16 @@ struct Pass {
   }
 
   /// out = or += down(silu(gate h) * (up h))
-  void dense(const Matrix& gate_up, const Matrix& down, int d_ff, bool accumulate, Rows h, Rows out) {
+  void dense(const Matrix& gate_up, const Matrix& down, bool accumulate, Rows h, Rows out) {
+    const int d_ff = down.cols;
     const Rows both = piece(scratch.ffn, 2 * d_ff);
+    const Rows gate = both.columns(0, d_ff);
     backend.linear(h, gate_up, {}, false, both);
-    backend.silu_mul(both.columns(0, d_ff), both.columns(d_ff, d_ff), both.columns(0, d_ff));
-    backend.linear(both.columns(0, d_ff), down, {}, accumulate, out);
+    backend.silu_mul(gate, both.columns(d_ff, d_ff), gate);
+    backend.linear(gate, down, {}, accumulate, out);
   }
 
-  void moe(const MoeFfn& m, const LayerWeights& w, Rows x, Rows h) {
+  void moe(const MoeFfn& m, const MoeWeights& w, Rows x, Rows h) {
     const auto pairs = static_cast<std::size_t>(rows()) * static_cast<std::size_t>(m.router.top_k);
     const Routing routing{m.router.top_k, std::span(scratch.expert_ids).first(pairs),
                           std::span(scratch.expert_weights).first(pairs)};
@@ -52,11 +54,11 @@ struct Pass {
     backend.route(h, w.router, m.router, routing);
     dispatch_seconds += std::chrono::duration<double>(Clock::now() - start).count();
     count_experts(routing.ids);
-    backend.experts(h, routing, w.experts, x);
+    backend.experts(h, routing, w.experts(), x);
     if (m.shared_d_ff == 0) return;
     const Rows shared = piece(scratch.shared, spec.d_model);
-    dense(w.shared_gate_up, w.shared_down, m.shared_d_ff, false, h, shared);
-    const Rows gate = piece(scratch.gate, m.shared_gate ? 1 : 0);
+    dense(w.shared_gate_up, w.shared_down, false, h, shared);
+    const Rows gate = piece(scratch.gate, w.shared_gate.rows);
     if (m.shared_gate) backend.linear(h, w.shared_gate, {}, false, gate);
     backend.add_gated(shared, gate, x);
   }
@@ -89,10 +91,11 @@ void forward(Backend& backend, const Model& model, const Batch& batch, const KvP
     backend.rms_norm(x, w.attn_norm, spec.norm_eps, h);
     pass.attention(layer.attention, w, static_cast<int>(i), x, h);
     backend.rms_norm(x, w.ffn_norm, spec.norm_eps, h);
-    if (const auto* dense = std::get_if<DenseFfn>(&layer.ffn)) {
-      pass.dense(w.gate_up, w.down, dense->d_ff, true, h, x);
+    if (const auto* moe = std::get_if<MoeFfn>(&layer.ffn)) {
+      pass.moe(*moe, std::get<MoeWeights>(w.ffn), x, h);
     } else {
-      pass.moe(std::get<MoeFfn>(layer.ffn), w, x, h);
+      const auto& dense = std::get<DenseWeights>(w.ffn);
+      pass.dense(dense.gate_up, dense.down, true, h, x);
     }
   }
   const Rows last(scratch.last, logits.rows, spec.d_model);

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts that are the same for all families: checks of support, token ids, KV groups, total size.
+#include "model/config.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/file.h"
+#include "model/config_reader.h"
+#include "model/families.h"
+#include "model/size.h"
+
+namespace colibri {
+namespace {
+
+constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{8} << 20;
+constexpr JsonLimits kConfigLimits{.depth = 32, .bytes = kMaxConfigBytes, .values = 1'000'000};
+constexpr double kMaxParameters = 1e15;
+constexpr std::size_t kMaxEosIds = 256;
+
+Result<Json> read_json(const std::string& path) {
+  TRY(text, read_file(path, kMaxConfigBytes));
+  return parse_json(text, kConfigLimits).at(path);
+}
+
+/// Layers whose caches look alike share a group of the KV pool, in order of first appearance.
+void set_kv_groups(ModelSpec& spec) {
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    AttentionSpec& attention = spec.layers[i].attention;
+    const auto same = [&](const KvGroupSpec& group) {
+      return group.n_kv_heads == attention.n_kv_heads && group.head_dim == attention.head_dim &&
+             group.window == attention.window;
+    };
+    auto group = std::find_if(spec.kv_groups.begin(), spec.kv_groups.end(), same);
+    if (group == spec.kv_groups.end()) {
+      spec.kv_groups.push_back({attention.n_kv_heads, attention.head_dim, attention.window, {}});
+      group = std::prev(spec.kv_groups.end());
+    }
+    group->layers.push_back(static_cast<int>(i));
+    attention.kv_group = static_cast<int>(group - spec.kv_groups.begin());
+  }
+}
+
+/// An id or a list of ids, as both files have it.
+void read_eos(const Json& file, ConfigReader& reader, int vocab, std::vector<int>& eos) {
+  constexpr std::string_view kKey = "eos_token_id";
+  if (!reader.has(kKey)) return;
+  eos = file.find(kKey)->is_array() ? reader.integers(kKey, 0, vocab - 1)
+                                    : std::vector<int>{reader.integer(kKey, 0, vocab - 1)};
+  if (eos.size() > kMaxEosIds) reader.refuse(kKey, "more than " + std::to_string(kMaxEosIds) + " ids");
+}
+
+/// Published files give ids outside the vocabulary (-1) to tokens that they do not have.
+void read_optional_id(const Json& file, std::string_view key, int vocab, std::optional<int>& id) {
+  const Json* value = file.find(key);
+  if (value == nullptr || !value->is_int()) return;
+  id.reset();
+  if (value->as_int() >= 0 && value->as_int() < vocab) id = static_cast<int>(value->as_int());
+}
+
+void read_token_ids(const Json& file, ConfigReader& reader, int vocab, GenerationConfig& generation) {
+  read_eos(file, reader, vocab, generation.eos);
+  read_optional_id(file, "bos_token_id", vocab, generation.bos);
+  read_optional_id(file, "pad_token_id", vocab, generation.pad);
+}
+
+void warn_without_eos(const std::string& place, ModelConfig& config) {
+  if (config.generation.eos.empty())
+    config.warnings.push_back(place + ": no eos_token_id; answers end at their length limit only");
+}
+
+}  // namespace
+
+Result<ModelConfig> parse_config(const Json& config, const std::string& place) {
+  ConfigReader reader(config, place);
+  const std::string type = reader.text_or("model_type", "");
+  TRY_STATUS(reader.status());
+  const Family* family = find_family(type);
+  if (family == nullptr) {
+    return data_error(
+        place + ": model_type: " + (type.empty() ? "missing" : "\"" + type.substr(0, 60) + "\" is not supported") +
+        "; supported are " + supported_families());
+  }
+  for (const char* key : {"quantization_config", "quantization", "compression_config"}) {
+    if (!reader.has(key)) continue;
+    const std::string kind = reader.object(key).text_or("quant_method", "unknown").substr(0, 40);
+    return data_error(place + ": " + key + ": quantised checkpoints of kind " + kind +
+                      " are not supported yet; use the bf16 one");
+  }
+
+  ModelConfig result;
+  result.spec = family->parse(reader);
+  result.spec.family = type;
+  read_token_ids(config, reader, result.spec.vocab, result.generation);
+  TRY_STATUS(reader.status());
+  if (const double total = model_parameters(result.spec).total; total > kMaxParameters)
+    return data_error(place + ": hidden_size: the sizes together give more than 10^15 parameters");
+  set_kv_groups(result.spec);
+  return result;
+}
+
+Status parse_generation_config(const Json& file, const std::string& place, int vocab, GenerationConfig& generation) {
+  ConfigReader reader(file, place);
+  TRY_STATUS(reader.status());
+  read_token_ids(file, reader, vocab, generation);
+  const auto real = [&](std::string_view key, float& value, double min, double max) {
+    value = static_cast<float>(reader.real_or(key, value, min, max));
+  };
+  generation.do_sample = reader.flag_or("do_sample", generation.do_sample);
+  real("temperature", generation.temperature, 0, 100);
+  real("top_p", generation.top_p, 0, 1);
+  real("min_p", generation.min_p, 0, 1);
+  real("repetition_penalty", generation.repetition_penalty, 1e-3, 1e3);
+  generation.top_k = reader.integer_or("top_k", generation.top_k, 0, kMaxVocab);
+  if (reader.has("max_new_tokens")) generation.max_new_tokens = reader.integer("max_new_tokens", 1, 1 << 30);
+  return reader.status();
+}
+
+Result<ModelConfig> read_config_file(const std::string& path) {
+  TRY(config, read_json(path));
+  TRY(result, parse_config(config, path));
+  warn_without_eos(path, result);
+  return std::move(result);
+}
+
+Result<ModelConfig> read_config(const std::string& directory) {
+  TRY(config, read_json(directory + "/config.json"));
+  TRY(result, parse_config(config, directory + "/config.json"));
+  const std::string path = directory + "/generation_config.json";
+  if (path_exists(path)) {
+    TRY(file, read_json(path));
+    TRY_STATUS(parse_generation_config(file, path, result.spec.vocab, result.generation));
+  }
+  warn_without_eos(directory, result);
+  return std::move(result);
+}
+
+}  // namespace colibri

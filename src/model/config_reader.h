@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Typed, bounded members of a JSON object, for files that people write by hand.
+// Invariant: the first error sticks and names file and key; after it every read still gives a legal value (the lower
+// bound), so that a parser is a straight line of reads with one question at its end.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace colibri {
+
+class ConfigReader {
+ public:
+  /// `object` outlives the reader; `place` is the file's name.
+  ConfigReader(const Json& object, std::string place);
+
+  /// A member that is null counts as absent.
+  bool has(std::string_view key) const { return find(key) != nullptr; }
+
+  int integer(std::string_view key, int min, int max);
+  int integer_or(std::string_view key, int fallback, int min, int max);
+  double real(std::string_view key, double min, double max);
+  double real_or(std::string_view key, double fallback, double min, double max);
+  bool flag_or(std::string_view key, bool fallback);
+  std::string text_or(std::string_view key, std::string fallback);
+  /// Absent: empty. Every element within the bounds.
+  std::vector<int> integers(std::string_view key, int min, int max);
+  std::vector<std::string> texts(std::string_view key);
+
+  /// The member object, read with the same error; an empty one where it is absent.
+  ConfigReader object(std::string_view key);
+
+  /// Records "<place>: <key>: <why>" unless there is an error already.
+  void refuse(std::string_view key, std::string_view why);
+  bool failed() const { return error_->has_value(); }
+  /// The first error, if there was one.
+  Status status() const;
+
+ private:
+  ConfigReader(const Json* object, std::string place, std::shared_ptr<std::optional<Error>> error);
+  const Json* find(std::string_view key) const;
+  const Json* require(std::string_view key);
+  int bounded(std::string_view key, const Json& value, int min, int max);
+  double bounded(std::string_view key, const Json& value, double min, double max);
+
+  const Json* object_;
+  std::string place_;
+  std::shared_ptr<std::optional<Error>> error_;
+};
+
+}  // namespace colibri

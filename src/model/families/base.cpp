@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reads that families share. Keys and defaults are those of Hugging Face configurations.
+#include <algorithm>
+#include <cmath>
+
+#include "model/families/families.h"
+#include "model/rope.h"
+
+namespace colibri {
+namespace {
+
+constexpr int kMaxContext = 1 << 28;
+constexpr int kMaxHeads = 4096;
+constexpr int kMaxHeadDim = 4096;
+
+AttentionSpec parse_attention(ConfigReader& config, const ModelSpec& spec, const Defaults& defaults) {
+  AttentionSpec attention;
+  attention.n_heads = config.integer("num_attention_heads", 1, kMaxHeads);
+  attention.n_kv_heads = config.integer_or("num_key_value_heads", attention.n_heads, 1, kMaxHeads);
+  if (attention.n_heads % attention.n_kv_heads != 0)
+    config.refuse("num_key_value_heads", "does not divide num_attention_heads");
+  const bool derived = !config.has("head_dim") && defaults.head_dim == 0;
+  if (derived && spec.d_model % attention.n_heads != 0)
+    config.refuse("hidden_size", "not a multiple of num_attention_heads");
+  const int fallback = derived ? spec.d_model / attention.n_heads : defaults.head_dim;
+  attention.head_dim = config.integer_or("head_dim", fallback, 2, kMaxHeadDim);
+  if (attention.n_heads * attention.head_dim > kMaxWidth)
+    config.refuse("head_dim", "num_attention_heads * head_dim is over " + std::to_string(kMaxWidth));
+  attention.scale = static_cast<float>(1.0 / std::sqrt(attention.head_dim));
+  attention.rope = parse_rope(config, attention.head_dim, spec.context, defaults.rope_theta);
+  return attention;
+}
+
+}  // namespace
+
+ModelSpec parse_base(ConfigReader& config, const Defaults& defaults) {
+  ModelSpec spec;
+  spec.vocab = config.integer("vocab_size", 1, kMaxVocab);
+  spec.d_model = config.integer("hidden_size", 1, kMaxWidth);
+  spec.context = config.integer("max_position_embeddings", 1, kMaxContext);
+  spec.norm_eps = static_cast<float>(config.real_or("rms_norm_eps", defaults.norm_eps, 0, 1));
+  spec.tied_embeddings = config.flag_or("tie_word_embeddings", false);
+  const int n_layers = config.integer("num_hidden_layers", 1, kMaxLayers);
+  if (const std::string act = config.text_or("hidden_act", "silu"); act != "silu")
+    config.refuse("hidden_act", "\"" + act.substr(0, 40) + "\" is not supported, only silu");
+  const LayerSpec layer{parse_attention(config, spec, defaults), DenseFfn{}};
+  if (!config.failed()) spec.layers.assign(static_cast<std::size_t>(n_layers), layer);
+  return spec;
+}
+
+void set_dense(ConfigReader& config, ModelSpec& spec) {
+  for (const char* key : {"num_experts", "num_local_experts"})
+    if (config.has(key)) config.refuse(key, "this model_type has no experts");
+  const int d_ff = config.integer("intermediate_size", 1, kMaxWidth);
+  for (LayerSpec& layer : spec.layers) layer.ffn = DenseFfn{d_ff};
+}
+
+RouterSpec parse_router(ConfigReader& config, const ModelSpec& spec, bool norm_topk) {
+  const char* key = config.has("num_local_experts") ? "num_local_experts" : "num_experts";
+  RouterSpec router;
+  router.n_experts = config.integer(key, 1, kMaxExperts);
+  router.top_k = config.integer("num_experts_per_tok", 1, std::min(router.n_experts, kMaxTopK));
+  router.norm_topk = norm_topk;
+  // A bound on the work that a small file can cause: ten times the experts of the largest published model.
+  constexpr std::size_t kMaxExpertsTotal = std::size_t{1} << 18;
+  if (spec.layers.size() * static_cast<std::size_t>(router.n_experts) > kMaxExpertsTotal)
+    config.refuse(key, "more than " + std::to_string(kMaxExpertsTotal) + " experts in all layers");
+  return router;
+}
+
+void set_sparse(ConfigReader& config, ModelSpec& spec, const MoeFfn& moe) {
+  const int step = config.integer_or("decoder_sparse_step", 1, 1, kMaxLayers);
+  const std::vector<int> dense = config.integers("mlp_only_layers", 0, kMaxLayers - 1);
+  std::vector<bool> is_dense(static_cast<std::size_t>(kMaxLayers));
+  for (const int layer : dense) is_dense[static_cast<std::size_t>(layer)] = true;
+  bool any_dense = false;
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    is_dense[i] = is_dense[i] || (i + 1) % static_cast<std::size_t>(step) != 0;
+    any_dense = any_dense || is_dense[i];
+  }
+  const int d_ff = any_dense ? config.integer("intermediate_size", 1, kMaxWidth) : 0;
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    if (is_dense[i]) {
+      spec.layers[i].ffn = DenseFfn{d_ff};
+    } else {
+      spec.layers[i].ffn = moe;
+    }
+  }
+}
+
+void set_attention_bias(ConfigReader& config, ModelSpec& spec) {
+  const bool bias = config.flag_or("attention_bias", false);
+  for (LayerSpec& layer : spec.layers) layer.attention.qkv_bias = layer.attention.o_bias = bias;
+}
+
+void set_window_everywhere(ConfigReader& config, ModelSpec& spec) {
+  const int window = config.integer_or("sliding_window", 0, 1, kMaxContext);
+  for (LayerSpec& layer : spec.layers) layer.attention.window = window;
+}
+
+}  // namespace colibri

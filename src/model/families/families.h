@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the families' parsers share, and the parsers themselves.
+// Invariant: a parser is a straight line of reads; it divides by nothing and indexes nothing that the reader has not
+// bounded, so that a hostile file ends in the reader's error.
+#pragma once
+
+#include <vector>
+
+#include "core/spec.h"
+#include "model/config_reader.h"
+
+namespace colibri {
+
+ModelSpec parse_llama(ConfigReader& config);
+ModelSpec parse_mistral(ConfigReader& config);
+ModelSpec parse_mixtral(ConfigReader& config);
+ModelSpec parse_olmoe(ConfigReader& config);
+ModelSpec parse_qwen2(ConfigReader& config);
+ModelSpec parse_qwen2_moe(ConfigReader& config);
+ModelSpec parse_qwen3(ConfigReader& config);
+ModelSpec parse_qwen3_moe(ConfigReader& config);
+
+/// A family's values where the file gives none.
+struct Defaults {
+  double rope_theta = 10000;
+  double norm_eps = 1e-6;
+  int head_dim = 0;  // 0: hidden_size / num_attention_heads
+};
+
+/// Sizes, attention without biases, norms or windows, and rope: every layer alike, with a dense FFN of d_ff 0.
+ModelSpec parse_base(ConfigReader& config, const Defaults& defaults = {});
+
+/// Gives every layer a dense FFN of intermediate_size; refuses a file that speaks of experts.
+void set_dense(ConfigReader& config, ModelSpec& spec);
+
+/// The router of a file: num_experts (or num_local_experts), num_experts_per_tok.
+RouterSpec parse_router(ConfigReader& config, const ModelSpec& spec, bool norm_topk);
+
+/// Qwen's placing of MoE layers: every decoder_sparse_step-th, except mlp_only_layers; the others are dense.
+void set_sparse(ConfigReader& config, ModelSpec& spec, const MoeFfn& moe);
+
+/// attention_bias: q, k, v and o.
+void set_attention_bias(ConfigReader& config, ModelSpec& spec);
+
+/// Windows where use_sliding_window says so: layers by layer_types where the file has it, else where `by_default(i)`.
+template <class ByDefault>
+void set_windows(ConfigReader& config, ModelSpec& spec, ByDefault by_default) {
+  const bool used = config.flag_or("use_sliding_window", false);
+  const int window = used ? config.integer_or("sliding_window", 4096, 1, spec.context) : 0;
+  const std::vector<std::string> types = config.texts("layer_types");
+  if (!types.empty() && types.size() != spec.layers.size())
+    config.refuse("layer_types", "its length differs from num_hidden_layers");
+  for (std::size_t i = 0; i < spec.layers.size() && !config.failed(); ++i) {
+    if (!types.empty() && types[i] != "sliding_attention" && types[i] != "full_attention")
+      config.refuse("layer_types", "\"" + types[i].substr(0, 40) + "\" is not supported");
+    const bool slides = types.empty() ? by_default(static_cast<int>(i)) : types[i] == "sliding_attention";
+    if (slides && window == 0 && !types.empty())
+      config.refuse("layer_types", "sliding_attention without a sliding_window");
+    if (slides) spec.layers[i].attention.window = window;
+  }
+}
+
+/// sliding_window on every layer (Mistral); null: none.
+void set_window_everywhere(ConfigReader& config, ModelSpec& spec);
+
+}  // namespace colibri

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Order of loading: config, headers, names and shapes, budget, memory, data. Everything that can be refused is refused
+// before memory is taken.
+#include "model/model.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "model/binder.h"
+#include "model/checkpoint.h"
+#include "model/families.h"
+#include "model/random_weights.h"
+#include "model/size.h"
+
+namespace colibri {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr unsigned kMaxLoadThreads = 8;  // more do not read faster from one disk
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+int load_threads(const LoadOptions& options) {
+  if (options.threads > 0) return options.threads;
+  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, kMaxLoadThreads));
+}
+
+std::size_t budget(const LoadOptions& options) {
+  return options.ram_budget > 0 ? options.ram_budget : available_bytes();
+}
+
+/// A config that asks for far more than the files hold is refused by arithmetic, before its sizes cost anything.
+Status check_size(const ModelSpec& spec, const Checkpoint& checkpoint) {
+  double stored = 0;
+  for (const Checkpoint::Shard& shard : checkpoint.shards())
+    for (const TensorInfo& tensor : shard.tensors) stored += static_cast<double>(tensor.bytes) / tensor.type.bytes;
+  const double asked = model_parameters(spec).total;
+  if (asked <= 2 * stored + 1e6) return {};
+  char text[128];
+  std::snprintf(text, sizeof text, "config.json asks for %.3g parameters and the shards hold %.3g", asked, stored);
+  return data_error(text);
+}
+
+}  // namespace
+
+Result<Model> load_model(const std::string& directory, const LoadOptions& options) {
+  const auto start = Clock::now();
+  TRY(config, read_config(directory));
+  const TensorNames& names = find_family(config.spec.family)->names;
+  TRY(checkpoint, Checkpoint::open(directory));
+  TRY_STATUS(check_size(config.spec, checkpoint).at(directory));
+  TRY(weights, allocate_weights(config.spec));
+  const std::vector<Binding> bindings = bind_tensors(config.spec, names, weights);
+  TRY_STATUS(check_tensors(bindings, checkpoint, config.spec, names).at(directory));
+  TRY_STATUS(check_budget(weights, budget(options)).at(directory));
+  TRY(warning, read_weights(checkpoint, bindings, load_threads(options), options.progress));
+  if (!warning.empty()) config.warnings.push_back(directory + ": " + warning);
+  const std::uint64_t bytes = weights.bytes();
+  return Model{std::move(config.spec),
+               std::move(config.generation),
+               std::move(weights),
+               std::move(config.warnings),
+               {seconds_since(start), bytes}};
+}
+
+Result<Model> random_weights(const ModelSpec& spec, std::uint64_t seed, const LoadOptions& options) {
+  const auto start = Clock::now();
+  TRY(weights, allocate_weights(spec));
+  TRY_STATUS(check_budget(weights, budget(options)));
+  fill_random(weights, seed, load_threads(options), options.progress);
+  const std::uint64_t bytes = weights.bytes();
+  return Model{spec, {}, std::move(weights), {}, {seconds_since(start), bytes}};
+}
+
+}  // namespace colibri

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each 64-bit hash gives four bf16 numbers: sign and mantissa are random, the exponent is the matrix's.
+#include "model/random_weights.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <system_error>
+#include <thread>
+
+namespace colibri {
+namespace {
+
+/// splitmix64's finaliser: a bijection that mixes all bits.
+std::uint64_t mix(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31);
+}
+
+/// Exponent field of bf16 for +-[1, 2) * 2^e with root mean square near cols^-0.5; that of +-[1, 2) is sqrt(7 / 3).
+std::uint64_t exponent_field(int cols) {
+  const auto exponent = static_cast<int>(std::lround(-0.5 * std::log2(cols) - 0.5 * std::log2(7.0 / 3.0)));
+  return static_cast<std::uint64_t>(127 + exponent) << 7;
+}
+
+void zero_padding(const Matrix& matrix) {
+  const int padded_cols = matrix.pairs() * 2;
+  for (int row = 0; row < matrix.tiles() * kTileRows; ++row) {
+    for (int col = row < matrix.rows ? matrix.cols : 0; col < padded_cols; ++col) {
+      auto* tile = const_cast<std::uint16_t*>(matrix.tile(row / kTileRows));
+      tile[(col / 2 * kTileRows + row % kTileRows) * 2 + col % 2] = 0;
+    }
+  }
+}
+
+void fill(const Matrix& matrix, std::uint64_t seed) {
+  constexpr std::uint64_t kSignAndMantissa = 0x807f'807f'807f'807f;
+  const std::uint64_t exponents = exponent_field(matrix.cols) * 0x0001'0001'0001'0001U;
+  auto* out = const_cast<std::byte*>(matrix.data);
+  const std::size_t words = matrix_bytes(matrix.rows, matrix.cols) / sizeof(std::uint64_t);
+  for (std::size_t i = 0; i < words; ++i) {
+    const std::uint64_t word = (mix(seed + i * 0x9e3779b97f4a7c15U) & kSignAndMantissa) | exponents;
+    std::memcpy(out + i * sizeof word, &word, sizeof word);
+  }
+  if (matrix.rows % kTileRows != 0 || matrix.cols % 2 != 0) zero_padding(matrix);
+}
+
+/// A tile row range of every matrix, so that threads share the largest ones too.
+std::vector<Matrix> cut(const ModelWeights& weights) {
+  constexpr std::size_t kPartBytes = std::size_t{4} << 20;
+  std::vector<Matrix> parts;
+  const auto add = [&](const Matrix& matrix) {
+    if (matrix.rows == 0) return;
+    const auto tiles = static_cast<int>(std::max(kPartBytes / matrix_bytes(kTileRows, matrix.cols), std::size_t{1}));
+    for (int row = 0; row < matrix.rows; row += tiles * kTileRows) {
+      const std::byte* data = matrix.data + matrix_bytes(row, matrix.cols);
+      parts.push_back({data, std::min(tiles * kTileRows, matrix.rows - row), matrix.cols});
+    }
+  };
+  add(weights.embedding);
+  if (weights.head.data != weights.embedding.data) add(weights.head);
+  for (const LayerWeights& layer : weights.layers) {
+    add(layer.wqkv);
+    add(layer.wo);
+    if (const auto* dense = std::get_if<DenseWeights>(&layer.ffn)) {
+      add(dense->gate_up);
+      add(dense->down);
+      continue;
+    }
+    const auto& moe = std::get<MoeWeights>(layer.ffn);
+    for (const Matrix& matrix : {moe.router, moe.shared_gate_up, moe.shared_down, moe.shared_gate}) add(matrix);
+    const ExpertTable table = moe.experts();
+    for (int e = 0; e < static_cast<int>(moe.records.size()); ++e) {
+      add(table.gate(e));
+      add(table.up(e));
+      add(table.down(e));
+    }
+  }
+  return parts;
+}
+
+void set_norms(ModelWeights& weights) {
+  const auto ones = [](std::vector<float>& values) { std::fill(values.begin(), values.end(), 1.0F); };
+  ones(weights.final_norm);
+  for (LayerWeights& layer : weights.layers)
+    for (auto* norm : {&layer.attn_norm, &layer.q_norm, &layer.k_norm, &layer.ffn_norm}) ones(*norm);
+}
+
+}  // namespace
+
+void fill_random(ModelWeights& weights, std::uint64_t seed, int n_threads, const LoadProgress& progress) {
+  const std::vector<Matrix> parts = cut(weights);
+  std::atomic<std::size_t> next{0};
+  std::atomic<std::uint64_t> done{0};
+  const auto run = [&](const LoadProgress& report) {
+    for (std::size_t i = next++; i < parts.size(); i = next++) {
+      fill(parts[i], mix(seed) + mix(i));
+      done += matrix_bytes(parts[i].rows, parts[i].cols);
+      if (report) report(done, weights.bytes());
+    }
+  };
+  std::vector<std::thread> others;
+  try {
+    for (int i = 1; i < n_threads; ++i) others.emplace_back([&] { run({}); });
+  } catch (const std::system_error&) {
+    // No more threads to be had: those that run do the work.
+  }
+  run(progress);
+  for (std::thread& thread : others) thread.join();
+  set_norms(weights);
+}
+
+}  // namespace colibri

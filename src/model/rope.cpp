@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Formulas: linear (position interpolation), llama3 (Llama 3.1), yarn (arXiv 2309.00071). Powers are taken in double
+// and rounded once; the blends are in fp32, as the oracle has them.
+#include "model/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace colibri {
+namespace {
+
+constexpr double kMaxFactor = 1e6;
+constexpr double kMaxTheta = 1e15;
+constexpr int kMaxContext = 1 << 30;
+
+/// 0 below `low`, 1 above `high`, linear between.
+float ramp(int i, double low, double high) {
+  if (low == high) high += 0.001;  // a step, without dividing by zero
+  return std::clamp(static_cast<float>((i - low) / (high - low)), 0.0F, 1.0F);
+}
+
+/// Attention factor of a stretch by `factor`.
+double magnitude(double factor, double weight) { return factor <= 1 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0; }
+
+void scale_llama3(ConfigReader& scaling, int context, std::vector<float>& frequencies) {
+  const auto factor = static_cast<float>(scaling.real("factor", 1e-3, kMaxFactor));
+  const double low = scaling.real("low_freq_factor", 1e-3, kMaxFactor);
+  const double high = scaling.real("high_freq_factor", 1e-3, kMaxFactor);
+  const double original = scaling.integer_or("original_max_position_embeddings", context, 1, kMaxContext);
+  if (high <= low) scaling.refuse("high_freq_factor", "must be larger than low_freq_factor");
+  if (scaling.failed()) return;
+  for (float& frequency : frequencies) {
+    const float wavelength = static_cast<float>(2 * std::numbers::pi) / frequency;
+    if (wavelength > static_cast<float>(original / low)) {
+      frequency /= factor;
+    } else if (wavelength >= static_cast<float>(original / high)) {
+      const float turns = static_cast<float>(original) / wavelength;
+      const float smooth = (turns - static_cast<float>(low)) / static_cast<float>(high - low);
+      frequency = (1 - smooth) * frequency / factor + smooth * frequency;
+    }
+  }
+}
+
+void scale_yarn(ConfigReader& scaling, int context, double theta, RopeSpec& rope) {
+  const int original = scaling.integer_or("original_max_position_embeddings", context, 1, kMaxContext);
+  const double factor = scaling.real_or("factor", static_cast<double>(context) / original, 1e-3, kMaxFactor);
+  const double mscale = scaling.real_or("mscale", 0, 0, kMaxFactor);
+  const double mscale_all_dim = scaling.real_or("mscale_all_dim", 0, 0, kMaxFactor);
+  const bool both = mscale > 0 && mscale_all_dim > 0;
+  const double inferred = both ? magnitude(factor, mscale) / magnitude(factor, mscale_all_dim) : magnitude(factor, 1);
+  rope.scale = static_cast<float>(scaling.real_or("attention_factor", inferred, 1e-3, kMaxFactor));
+  const double beta_fast = scaling.real_or("beta_fast", 32, 1e-3, kMaxFactor);
+  const double beta_slow = scaling.real_or("beta_slow", 1, 1e-3, kMaxFactor);
+  const bool truncate = scaling.flag_or("truncate", true);
+  if (scaling.failed()) return;
+  // The index of the pair that turns `rotations` times within the original context.
+  const auto pair_of = [&](double rotations) {
+    return rope.dim * std::log(original / (rotations * 2 * std::numbers::pi)) / (2 * std::log(theta));
+  };
+  double low = pair_of(beta_fast);
+  double high = pair_of(beta_slow);
+  if (truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(rope.dim - 1));
+  for (int i = 0; i < rope.dim / 2; ++i) {
+    float& frequency = rope.inv_freq[static_cast<std::size_t>(i)];
+    const float interpolated = ramp(i, low, high);
+    frequency = frequency / static_cast<float>(factor) * interpolated + frequency * (1 - interpolated);
+  }
+}
+
+}  // namespace
+
+RopeSpec parse_rope(ConfigReader& config, int head_dim, int context, double default_theta) {
+  ConfigReader scaling = config.object(config.has("rope_scaling") ? "rope_scaling" : "rope_parameters");
+  ConfigReader& theta_at = scaling.has("rope_theta") ? scaling : config;
+  ConfigReader& part_at = scaling.has("partial_rotary_factor") ? scaling : config;
+  // Above 1: yarn divides by its logarithm.
+  const double theta = theta_at.real_or("rope_theta", default_theta, 1.001, kMaxTheta);
+  const double part = part_at.real_or("partial_rotary_factor", 1.0, 0.0, 1.0);
+  const std::string kind = scaling.text_or("rope_type", scaling.text_or("type", "default"));
+
+  RopeSpec rope;
+  rope.dim = static_cast<int>(head_dim * part);
+  if (rope.dim < 2 || rope.dim % 2 != 0) {
+    config.refuse("head_dim",
+                  "the rotary part of " + std::to_string(rope.dim) + " values is not a positive even number");
+    return rope;
+  }
+  for (int i = 0; i < rope.dim; i += 2)
+    rope.inv_freq.push_back(static_cast<float>(1.0 / std::pow(theta, static_cast<double>(i) / rope.dim)));
+
+  if (kind == "linear") {
+    const auto factor = static_cast<float>(scaling.real("factor", 1e-3, kMaxFactor));
+    for (float& frequency : rope.inv_freq) frequency /= factor;
+  } else if (kind == "llama3") {
+    scale_llama3(scaling, context, rope.inv_freq);
+  } else if (kind == "yarn") {
+    scale_yarn(scaling, context, theta, rope);
+  } else if (kind != "default") {
+    scaling.refuse("rope_type", "\"" + kind.substr(0, 40) + "\" is not supported (default, linear, llama3, yarn)");
+  }
+  return rope;
+}
+
+}  // namespace colibri

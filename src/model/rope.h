@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rotary embeddings of a config.json, in both dialects: rope_theta with rope_scaling, and rope_parameters.
+// Invariant: the frequencies are those that Hugging Face transformers computes for the same file (its
+// ROPE_INIT_FUNCTIONS); a kind it does not list here is refused, never approximated.
+#pragma once
+
+#include "core/spec.h"
+#include "model/config_reader.h"
+
+namespace colibri {
+
+/// Kinds: default, linear, llama3, yarn. `default_theta` is the family's where the file gives none.
+RopeSpec parse_rope(ConfigReader& config, int head_dim, int context, double default_theta);
+
+}  // namespace colibri

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Doubles, so that no hostile size can overflow before it is compared with a limit.
+#include "model/size.h"
+
+namespace colibri {
+
+ParameterCount layer_parameters(const ModelSpec& spec, const LayerSpec& layer) {
+  const double d = spec.d_model;
+  const AttentionSpec& attention = layer.attention;
+  const double q = static_cast<double>(attention.n_heads) * attention.head_dim;
+  const double kv = static_cast<double>(attention.n_kv_heads) * attention.head_dim;
+  double always = 2 * d + (2 * q + 2 * kv) * d;  // two norms, q, k, v, o
+  if (attention.qkv_bias) always += q + 2 * kv;
+  if (attention.o_bias) always += d;
+  if (attention.qk_norm == QkNorm::per_head) always += 2.0 * attention.head_dim;
+  if (attention.qk_norm == QkNorm::full) always += q + kv;
+  if (const auto* dense = std::get_if<DenseFfn>(&layer.ffn)) {
+    always += 3.0 * d * dense->d_ff;
+    return {always, always};
+  }
+  const auto& moe = std::get<MoeFfn>(layer.ffn);
+  always += d * moe.router.n_experts + 3.0 * d * moe.shared_d_ff + (moe.shared_gate ? d : 0);
+  const double expert = 3.0 * d * moe.d_ff;
+  return {always + moe.router.n_experts * expert, always + moe.router.top_k * expert};
+}
+
+ParameterCount model_parameters(const ModelSpec& spec) {
+  const double tables = static_cast<double>(spec.vocab) * spec.d_model * (spec.tied_embeddings ? 1 : 2) + spec.d_model;
+  ParameterCount count{tables, tables};
+  for (const LayerSpec& layer : spec.layers) {
+    const ParameterCount of_layer = layer_parameters(spec, layer);
+    count.total += of_layer.total;
+    count.active += of_layer.active;
+  }
+  return count;
+}
+
+double kv_values_per_token(const ModelSpec& spec) {
+  double values = 0;
+  for (const LayerSpec& layer : spec.layers) values += 2.0 * layer.attention.n_kv_heads * layer.attention.head_dim;
+  return values;
+}
+
+}  // namespace colibri

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layout runs twice over the same code: once from address 0 to learn the size, once from where the memory is.
+#include "model/weights.h"
+
+#include <cstdint>
+#include <cstdio>
+
+namespace colibri {
+namespace {
+
+constexpr std::size_t kMatrixAlignment = 64;
+
+/// Hands out places one after another. Integers, since the first walk has no memory to point into.
+class Arena {
+ public:
+  explicit Arena(const std::byte* start) : start_(reinterpret_cast<std::uintptr_t>(start)), next_(start_) {}
+
+  Matrix matrix(int rows, int cols) {
+    const auto place = reinterpret_cast<const std::byte*>(next_);
+    next_ += round_up(matrix_bytes(rows, cols), kMatrixAlignment);
+    return {place, rows, cols};
+  }
+  std::size_t used() const { return next_ - start_; }
+
+ private:
+  std::uintptr_t start_;
+  std::uintptr_t next_;
+};
+
+std::vector<float> floats(int count) { return std::vector<float>(static_cast<std::size_t>(count)); }
+
+LayerWeights lay_out_attention(const ModelSpec& spec, const AttentionSpec& attention, Arena& arena) {
+  const int q = attention.n_heads * attention.head_dim;
+  const int kv = attention.n_kv_heads * attention.head_dim;
+  LayerWeights layer;
+  layer.attn_norm = layer.ffn_norm = floats(spec.d_model);
+  layer.wqkv = arena.matrix(q + 2 * kv, spec.d_model);
+  layer.wo = arena.matrix(spec.d_model, q);
+  if (attention.qkv_bias) layer.qkv_bias = floats(q + 2 * kv);
+  if (attention.o_bias) layer.o_bias = floats(spec.d_model);
+  if (attention.qk_norm == QkNorm::per_head) layer.q_norm = layer.k_norm = floats(attention.head_dim);
+  if (attention.qk_norm == QkNorm::full) {
+    layer.q_norm = floats(q);
+    layer.k_norm = floats(kv);
+  }
+  return layer;
+}
+
+MoeWeights lay_out_moe(const ModelSpec& spec, const MoeFfn& ffn, Arena& arena) {
+  MoeWeights moe;
+  moe.router = arena.matrix(ffn.router.n_experts, spec.d_model);
+  moe.expert_shape = {spec.d_model, ffn.d_ff};
+  if (ffn.shared_d_ff > 0) {
+    moe.shared_gate_up = arena.matrix(2 * ffn.shared_d_ff, spec.d_model);
+    moe.shared_down = arena.matrix(spec.d_model, ffn.shared_d_ff);
+  }
+  if (ffn.shared_gate) moe.shared_gate = arena.matrix(1, spec.d_model);
+  return moe;
+}
+
+/// Everything but the experts' records; returns the bytes from `start` on.
+std::size_t lay_out_dense(const ModelSpec& spec, const std::byte* start, ModelWeights& weights) {
+  Arena arena(start);
+  weights.embedding = arena.matrix(spec.vocab, spec.d_model);
+  weights.head = spec.tied_embeddings ? weights.embedding : arena.matrix(spec.vocab, spec.d_model);
+  weights.final_norm = floats(spec.d_model);
+  weights.layers.clear();
+  for (const LayerSpec& layer_spec : spec.layers) {
+    LayerWeights layer = lay_out_attention(spec, layer_spec.attention, arena);
+    if (const auto* dense = std::get_if<DenseFfn>(&layer_spec.ffn)) {
+      layer.ffn = DenseWeights{arena.matrix(2 * dense->d_ff, spec.d_model), arena.matrix(spec.d_model, dense->d_ff)};
+    } else {
+      layer.ffn = lay_out_moe(spec, std::get<MoeFfn>(layer_spec.ffn), arena);
+    }
+    weights.layers.push_back(std::move(layer));
+  }
+  return arena.used();
+}
+
+std::size_t slab_bytes(const ModelSpec& spec, const LayerSpec& layer) {
+  const auto* moe = std::get_if<MoeFfn>(&layer.ffn);
+  if (moe == nullptr) return 0;
+  return ExpertShape{spec.d_model, moe->d_ff}.record_bytes() * static_cast<std::size_t>(moe->router.n_experts);
+}
+
+}  // namespace
+
+std::size_t ModelWeights::bytes() const {
+  std::size_t sum = dense.size();
+  for (const Buffer& slab : expert_slabs) sum += slab.size();
+  return sum;
+}
+
+std::string bytes_text(double bytes) {
+  char text[32];
+  if (bytes >= 1e9) {
+    std::snprintf(text, sizeof text, "%.2f GB", bytes / 1e9);
+  } else {
+    std::snprintf(text, sizeof text, "%.1f MB", bytes / 1e6);
+  }
+  return text;
+}
+
+Status check_budget(const ModelWeights& weights, std::size_t budget) {
+  if (weights.bytes() <= budget) return {};
+  return Error{Exit::config, "the weights need " + bytes_text(static_cast<double>(weights.bytes())) +
+                                 " of memory and " + bytes_text(static_cast<double>(budget)) +
+                                 " are available (--ram-budget); use a smaller model or a machine with more memory"};
+}
+
+Result<ModelWeights> allocate_weights(const ModelSpec& spec) {
+  ModelWeights weights;
+  const std::size_t dense_bytes = lay_out_dense(spec, nullptr, weights);
+  TRY(dense, Buffer::allocate(dense_bytes, "the weights"));
+  lay_out_dense(spec, dense.data(), weights);
+  weights.dense = std::move(dense);
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    auto* moe = std::get_if<MoeWeights>(&weights.layers[i].ffn);
+    if (moe == nullptr) continue;
+    TRY(slab, Buffer::allocate(slab_bytes(spec, spec.layers[i]), "the experts"));
+    const std::size_t record = moe->expert_shape.record_bytes();
+    for (std::size_t at = 0; at < slab.size(); at += record) moe->records.push_back(slab.data() + at);
+    weights.expert_slabs.push_back(std::move(slab));
+  }
+  return weights;
+}
+
+}  // namespace colibri

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model's weights in memory, as kernels read them.
+// Invariant: every Matrix and record lies in `dense` or in one of `expert_slabs` and lives as long as they do; matrices
+// are 64-byte aligned, records 256-byte aligned and one after another by expert id (one slab per MoE layer).
+#pragma once
+
+#include <cstddef>
+#include <variant>
+#include <vector>
+
+#include "base/memory.h"
+#include "core/expert_table.h"
+#include "core/matrix.h"
+#include "core/spec.h"
+
+namespace colibri {
+
+struct DenseWeights {
+  Matrix gate_up;  // [2 * d_ff, d_model], rows gate | up
+  Matrix down;     // [d_model, d_ff]
+};
+
+struct MoeWeights {
+  Matrix router;  // [n_experts, d_model]
+  ExpertShape expert_shape;
+  std::vector<const std::byte*> records;  // [n_experts]
+  Matrix shared_gate_up;                  // [2 * shared_d_ff, d_model]; no rows: no shared expert
+  Matrix shared_down;                     // [d_model, shared_d_ff]
+  Matrix shared_gate;                     // [1, d_model]; no rows: no gate
+
+  ExpertTable experts() const { return {expert_shape, records}; }
+};
+
+struct LayerWeights {
+  std::vector<float> attn_norm;  // [d_model]
+  Matrix wqkv;                   // [(n_heads + 2 * n_kv_heads) * head_dim, d_model], rows q | k | v
+  std::vector<float> qkv_bias;   // [wqkv.rows] or empty
+  Matrix wo;                     // [d_model, n_heads * head_dim]
+  std::vector<float> o_bias;     // [d_model] or empty
+  std::vector<float> q_norm;     // [head_dim], or [n_heads * head_dim] for QkNorm::full, or empty
+  std::vector<float> k_norm;     // [head_dim], or [n_kv_heads * head_dim], or empty
+  std::vector<float> ffn_norm;   // [d_model]
+  std::variant<DenseWeights, MoeWeights> ffn;
+};
+
+struct ModelWeights {
+  Matrix embedding;               // [vocab, d_model]
+  Matrix head;                    // [vocab, d_model]; the embedding itself where they are tied
+  std::vector<float> final_norm;  // [d_model]
+  std::vector<LayerWeights> layers;
+
+  Buffer dense;
+  std::vector<Buffer> expert_slabs;
+
+  std::size_t bytes() const;  // of both
+};
+
+/// Sets all shapes and places and maps the memory, zeroed and not yet resident; norms and biases are 0.
+Result<ModelWeights> allocate_weights(const ModelSpec& spec);
+
+/// Error 78 with the numbers where the weights are more than `budget` bytes. Nothing is resident before they are
+/// filled.
+Status check_budget(const ModelWeights& weights, std::size_t budget);
+
+/// `bytes` for people: "61.06 GB".
+std::string bytes_text(double bytes);
+
+}  // namespace colibri

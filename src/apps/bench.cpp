@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <numeric>
 
-#include "apps/cli.h"
 #include "apps/forced_routing.h"
 #include "apps/session.h"
 #include "apps/version.h"
@@ -177,7 +176,7 @@ Result<Model> open_model(const BenchOptions& options) {
     TRY(directory, locate_model(*options.model));
     return load_model(directory, {.ram_budget = options.common.ram_budget});
   }
-  TRY(spec, published_shape(*options.synthetic, options.layers, options.vocab));
+  TRY(spec, synthetic_shape(*options.synthetic, options.layers, options.vocab));
   return random_weights(spec, 1, {.ram_budget = options.common.ram_budget});
 }
 
@@ -227,12 +226,6 @@ Status bench_command(const BenchOptions& options) {
                      {"results", std::move(results)}});
   }
   return {};
-}
-
-std::string synthetic_names() {
-  std::string names;
-  for (const std::string_view name : published_shape_names()) names += (names.empty() ? "" : ", ") + std::string(name);
-  return names;
 }
 
 }  // namespace colibri

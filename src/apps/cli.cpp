@@ -9,6 +9,7 @@
 
 #include "apps/options.h"
 #include "apps/version.h"
+#include "model/shapes.h"
 
 namespace colibri {
 namespace {
@@ -218,7 +219,7 @@ int run_command_line(int argc, char** argv) {
   sub = command("bench", "measure speed beside the machine's limit", bench, bench_command);
   source = sub->add_option_group("model", "one of");
   source->add_option("MODEL", bench.model, kModelHelp);
-  source->add_option("--synthetic", bench.synthetic, "random weights of a published shape: " + synthetic_names());
+  source->add_option("--synthetic", bench.synthetic, "random weights of a published shape: " + synthetic_shape_names());
   source->require_option(1);
   sub->add_option("--layers", bench.layers, "cut the synthetic shape to this many layers")->check(CLI::Range(0, 4096));
   sub->add_option("--vocab", bench.vocab, "cut the synthetic shape to this vocabulary")->check(CLI::Range(0, 1 << 24));

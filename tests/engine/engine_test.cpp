@@ -220,7 +220,7 @@ TEST_P(EngineTest, ScoreGivesEveryRowOnceAndWhateverTheLength) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, EngineTest, testing::Values("qwen3_moe", "mixtral_swa"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
 }  // namespace colibri

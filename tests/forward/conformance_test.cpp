@@ -37,7 +37,8 @@ Expected read_expected(const std::string& directory) {
   Expected expected;
   expected.meta = *parse_json(*read_file(directory + "/expected.json", 1 << 20));
   const File file = *File::open(directory + "/expected_logits.safetensors");
-  for (const TensorInfo& tensor : *read_safetensors_header(file)) {
+  const std::vector<TensorInfo> tensors = *read_safetensors_header(file);
+  for (const TensorInfo& tensor : tensors) {
     std::vector<float> values(tensor.bytes / sizeof(float));
     EXPECT_TRUE(file.read_at(tensor.offset, std::as_writable_bytes(std::span(values))).ok());
     expected.logits[tensor.name.substr(0, tensor.name.find('.'))] = std::move(values);
@@ -84,12 +85,12 @@ class Runner {
   int position_ = 0;
 };
 
-/// Rounding of an fp32 forward pass, norm-wise: about ten operations a layer, each adding sqrt(K) units in the last
-/// place to a residual stream of the logits' size, on both sides of the comparison.
+/// Rounding of an fp32 forward pass, norm-wise: about ten operations a layer, each rounding K times on its way to a
+/// residual stream of the logits' size. Independent roundings add in squares; both sides of the comparison round.
 float tolerance(const ModelSpec& spec, float largest) {
   constexpr float kUnit = 0x1p-24F;
-  const float depth = 10.0F * static_cast<float>(spec.layers.size() + 1);
-  return 2.0F * kUnit * depth * std::sqrt(static_cast<float>(2 * spec.d_model)) * std::max(largest, 1.0F);
+  const float roundings = 10.0F * static_cast<float>(spec.layers.size() + 1) * static_cast<float>(2 * spec.d_model);
+  return 2.0F * kUnit * std::sqrt(roundings) * std::max(largest, 1.0F);
 }
 
 class Conformance : public testing::TestWithParam<std::tuple<std::string, const char*>> {};
@@ -134,7 +135,7 @@ TEST_P(Conformance, LogitsAndGreedyTokens) {
 
 INSTANTIATE_TEST_SUITE_P(All, Conformance,
                          testing::Combine(testing::ValuesIn(families()), testing::Values("reference", "cpu")),
-                         [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param); });
+                         [](const auto& test) { return std::get<0>(test.param) + "_" + std::get<1>(test.param); });
 
 }  // namespace
 }  // namespace colibri

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Causal grouped-query attention over the paged cache, with an online softmax.
+//
+// Invariant: a row walks its keys in groups of 64 whose borders are multiples of 64 in absolute position. A score is
+// one chain over head_dim, an output one chain over the group's visible keys, and the softmax is rescaled once a group.
+// So a row's result depends on its position and the cache alone: prompt in one piece, in chunks or token by token.
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "backend/cpu/cpu.h"
+#include "base/check.h"
+
+namespace colibri::cpu {
+namespace {
+
+constexpr int kGroupKeys = 64;
+constexpr int kGroupBlocks = kGroupKeys / kBlockTokens;
+
+struct Range {
+  int first = 0;
+  int last = 0;
+};
+
+/// Floats of scratch for a tile: q, sums, probabilities of a group.
+std::size_t tile_floats(int rows, int head_dim) {
+  return static_cast<std::size_t>(rows) * (2 * static_cast<std::size_t>(pad_lanes(head_dim)) + kGroupKeys);
+}
+
+}  // namespace
+
+void CpuBackend::attention(ConstRows q, const AttentionSpec& spec, const Batch& batch, const KvView& kv, Rows out) {
+  CHECK(q.rows == batch.rows() && out.rows == q.rows && q.cols == spec.n_heads * spec.head_dim && out.cols == q.cols);
+  CHECK(spec.n_kv_heads > 0 && spec.n_heads % spec.n_kv_heads == 0);
+  CHECK(kv.head_dim == spec.head_dim && kv.n_kv_heads == spec.n_kv_heads);
+  const int group = spec.n_heads / spec.n_kv_heads;
+  tiles_.clear();
+  std::size_t keys = 0;
+  for (int s = 0; s < static_cast<int>(batch.sequences.size()); ++s) {
+    const SequenceRows& sequence = batch.sequences[static_cast<std::size_t>(s)];
+    const int rows = sequence.rows * group;
+    const int count = ceil_div(rows, simd_.max_tokens);
+    for (int i = count - 1; i >= 0; --i) {  // the longest first: it is the last one that everybody waits for
+      const int first = static_cast<int>(std::int64_t{i} * rows / count);
+      const int last = static_cast<int>(std::int64_t{i + 1} * rows / count);
+      for (int h = 0; h < spec.n_kv_heads; ++h) tiles_.push_back({s, h, first, last - first});
+    }
+    keys += static_cast<std::size_t>(sequence.rows) * static_cast<std::size_t>(sequence.position + sequence.rows);
+  }
+  const std::size_t per_thread = tile_floats(simd_.max_tokens, spec.head_dim);
+  float* scratch = heads_.floats(per_thread * static_cast<std::size_t>(pool_.size()));
+  const auto run = [&](int task, int thread) {
+    const AttentionTile& tile = tiles_[static_cast<std::size_t>(task)];
+    attend(tile, q, spec, batch.sequences[static_cast<std::size_t>(tile.sequence)], kv,
+           scratch + per_thread * static_cast<std::size_t>(thread), out);
+  };
+  const auto tasks = static_cast<int>(tiles_.size());
+  if (keys * static_cast<std::size_t>(q.cols) <= kGrain) {
+    for (int task = 0; task < tasks; ++task) run(task, 0);
+  } else {
+    pool_.parallel(tasks, run);
+  }
+}
+
+void CpuBackend::attend(const AttentionTile& tile, ConstRows q, const AttentionSpec& spec, const SequenceRows& sequence,
+                        const KvView& kv, float* scratch, Rows out) const {
+  const int group = spec.n_heads / spec.n_kv_heads;
+  const int rows = tile.rows;
+  const int dim = spec.head_dim;
+  const int chunks = ceil_div(dim, kLanes);
+  const auto table = sequence.tables[static_cast<std::size_t>(spec.kv_group)];
+  const auto query_of = [&](int t) { return (tile.first + t) / group; };
+  const auto column_of = [&](int t) { return std::ptrdiff_t{tile.kv_head * group + (tile.first + t) % group} * dim; };
+  const auto block_at = [&](int position) { return table[static_cast<std::size_t>(position / kBlockTokens)]; };
+  /// Positions that row t sees.
+  const auto sees = [&](int t) {
+    const int position = sequence.position + query_of(t);
+    return Range{spec.window > 0 ? std::max(0, position - spec.window + 1) : 0, position + 1};
+  };
+
+  float* queries = scratch;                        // [chunks][rows][16]
+  float* sums = queries + rows * chunks * kLanes;  // [chunks][rows][16]
+  float* scores = sums + rows * chunks * kLanes;   // [4][rows][16], then probabilities
+  pack_panel([&](int t) { return q.row(sequence.first_row + query_of(t)) + column_of(t); }, rows, dim, queries);
+  std::fill_n(sums, rows * chunks * kLanes, 0.0F);
+  std::array<float, kMaxTokens> maximum;
+  std::array<float, kMaxTokens> total;
+  maximum.fill(-std::numeric_limits<float>::infinity());
+  total.fill(0.0F);
+  std::array<Range, kMaxTokens> visible;  // of the group's keys
+
+  /// Rows [row, row + count) of sums += probabilities times values, over keys [first, last) of the group at `base`.
+  const auto add_values = [&](int base, int row, int count, int first, int last) {
+    for (int key = first; key < last;) {
+      const int end = std::min(last, (key / kBlockTokens + 1) * kBlockTokens);
+      const float* values = kv.values(block_at(base + key), tile.kv_head) + key % kBlockTokens * dim;
+      for (int c = 0; c < chunks; c += kMaxTiles) {
+        const int n = std::min(kMaxTiles, chunks - c);
+        std::array<const float*, kMaxTiles> columns;
+        for (int i = 0; i < n; ++i) columns[static_cast<std::size_t>(i)] = values + (c + i) * kLanes;
+        simd_.product_f32({scores + row * kLanes, rows, count}, key, end, columns.data(), n, dim,
+                          std::min(kLanes, dim - (c + n - 1) * kLanes), sums + (c * rows + row) * kLanes);
+      }
+      key = end;
+    }
+  };
+
+  const Range all{sees(0).first, sees(rows - 1).last};
+  for (int base = all.first / kGroupKeys * kGroupKeys; base < all.last; base += kGroupKeys) {
+    // Scores of the blocks that any row sees; the others may not exist.
+    const int first_block = std::max(0, all.first - base) / kBlockTokens;
+    const int last_block = ceil_div(std::min(kGroupKeys, all.last - base), kBlockTokens);
+    std::array<const float*, kGroupBlocks> keys;
+    for (int b = first_block; b < last_block; ++b) {
+      keys[static_cast<std::size_t>(b - first_block)] = kv.keys(block_at(base + b * kBlockTokens), tile.kv_head);
+    }
+    float* first_scores = scores + first_block * rows * kLanes;
+    std::fill_n(first_scores, (last_block - first_block) * rows * kLanes, 0.0F);
+    simd_.product_f32({queries, rows, rows}, 0, dim, keys.data(), last_block - first_block, kBlockTokens, kLanes,
+                      first_scores);
+
+    Range common{0, kGroupKeys};  // seen by all rows
+    for (int t = 0; t < rows; ++t) {
+      const Range range = sees(t);
+      Range& seen = visible[static_cast<std::size_t>(t)];
+      seen = {std::max(0, range.first - base), std::min(kGroupKeys, range.last - base)};
+      common = {std::max(common.first, seen.first), std::min(common.last, seen.last)};
+      if (seen.first >= seen.last) continue;
+      const auto i = static_cast<std::size_t>(t);
+      const float factor =
+          simd_.softmax_step(scores + t * kLanes, rows, seen.first, seen.last, spec.scale, maximum[i], total[i]);
+      if (factor != 1.0F) simd_.scale_chunks(sums + t * kLanes, std::ptrdiff_t{rows} * kLanes, chunks, factor);
+    }
+    // Each row's keys in ascending order: those before the common ones, the common ones, those after.
+    if (common.first >= common.last) common = {kGroupKeys, kGroupKeys};
+    for (int t = 0; t < rows; ++t) {
+      const Range& seen = visible[static_cast<std::size_t>(t)];
+      add_values(base, t, 1, seen.first, std::min(seen.last, common.first));
+    }
+    add_values(base, 0, rows, common.first, common.last);
+    for (int t = 0; t < rows; ++t) {
+      const Range& seen = visible[static_cast<std::size_t>(t)];
+      add_values(base, t, 1, std::max(seen.first, common.last), seen.last);
+    }
+  }
+
+  for (int t = 0; t < rows; ++t) {
+    float* to = out.row(sequence.first_row + query_of(t)) + column_of(t);
+    const float inverse = 1.0F / total[static_cast<std::size_t>(t)];
+    for (int d = 0; d < dim; ++d) to[d] = sums[(d / kLanes * rows + t) * kLanes + d % kLanes] * inverse;
+  }
+}
+
+}  // namespace colibri::cpu

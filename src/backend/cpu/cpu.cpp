@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations on rows alone: embedding, norm, activation, gated sum, and the router's choice.
+#include "backend/cpu/cpu.h"
+
+#include <algorithm>
+#include <array>
+#include <cfloat>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace colibri::cpu {
+
+float* Scratch::floats(std::size_t count) {
+  if (buffer_.size() < count * sizeof(float)) {
+    // Half as much again, so that slowly growing batches do not map anew at each step.
+    buffer_ = Buffer::allocate(count * sizeof(float) * 3 / 2, "scratch of the cpu backend").value();
+  }
+  return reinterpret_cast<float*>(buffer_.data());
+}
+
+double CpuBackend::measure_flops() {
+  constexpr int kRounds = 200'000;  // a few milliseconds
+  using Clock = std::chrono::steady_clock;
+  double best = 0.0;
+  for (int attempt = 0; attempt < 8; ++attempt) {  // the best counts: the machine may be shared
+    std::vector<double> done(static_cast<std::size_t>(pool_.size()));
+    const auto start = Clock::now();
+    pool_.parallel(pool_.size(),
+                   [&](int task, int) { done[static_cast<std::size_t>(task)] = simd_.multiply_adds(kRounds); });
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    best = std::max(best, std::accumulate(done.begin(), done.end(), 0.0) / seconds);
+  }
+  return best;
+}
+
+void CpuBackend::embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) {
+  CHECK(static_cast<int>(tokens.size()) == out.rows && out.cols == table.cols);
+  for_rows(out.rows, static_cast<std::size_t>(table.cols), [&](int first, int last) {
+    for (int r = first; r < last; ++r) {
+      const std::int32_t token = tokens[static_cast<std::size_t>(r)];
+      CHECK(token >= 0 && token < table.rows);
+      const std::uint16_t* pair = table.tile(token / kTileRows) + token % kTileRows * 2;
+      float* to = out.row(r);
+      for (int k = 0; k < table.cols; k += 2, pair += 2 * kTileRows) {
+        to[k] = bf16_to_float(pair[0]);
+        if (k + 1 < table.cols) to[k + 1] = bf16_to_float(pair[1]);
+      }
+    }
+  });
+}
+
+void CpuBackend::norm_row(const float* x, std::span<const float> weight, float eps, float* out) const {
+  const int n = static_cast<int>(weight.size());
+  const float mean = simd_.sum_squares(x, n) / static_cast<float>(n);
+  simd_.scale_by(x, 1.0F / std::sqrt(mean + eps), weight.data(), n, out);
+}
+
+void CpuBackend::rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) {
+  CHECK(x.rows == out.rows && x.cols == out.cols && static_cast<int>(weight.size()) == x.cols);
+  for_rows(x.rows, weight.size(), [&](int first, int last) {
+    for (int r = first; r < last; ++r) norm_row(x.row(r), weight, eps, out.row(r));
+  });
+}
+
+void CpuBackend::silu_mul(ConstRows gate, ConstRows up, Rows out) {
+  CHECK(gate.rows == out.rows && up.rows == out.rows && gate.cols == out.cols && up.cols == out.cols);
+  for_rows(out.rows, std::size_t{4} * static_cast<std::size_t>(out.cols), [&](int first, int last) {
+    for (int r = first; r < last; ++r) simd_.silu_mul(gate.row(r), up.row(r), out.cols, out.row(r));
+  });
+}
+
+void CpuBackend::add_gated(ConstRows y, ConstRows gate, Rows out) {
+  CHECK(y.rows == out.rows && y.cols == out.cols && (gate.cols == 0 || gate.rows == out.rows));
+  for_rows(out.rows, static_cast<std::size_t>(out.cols), [&](int first, int last) {
+    for (int r = first; r < last; ++r) {
+      const float factor = gate.cols == 0 ? 1.0F : 1.0F / (1.0F + std::exp(-gate.row(r)[0]));
+      simd_.add_scaled(y.row(r), factor, out.cols, out.row(r));
+    }
+  });
+}
+
+namespace {
+
+/// Non-finite scores must still name experts: NaN counts as the smallest score, an infinity as the largest finite one.
+void make_finite(float* scores, int n) {
+  for (int e = 0; e < n; ++e) scores[e] = std::isnan(scores[e]) ? -FLT_MAX : std::clamp(scores[e], -FLT_MAX, FLT_MAX);
+}
+
+/// The k largest, best first, ties to the lower id: one pass with few insertions, as most scores are below the k-th.
+void top_k(const float* scores, int n, std::span<std::int32_t> ids) {
+  std::size_t held = 0;
+  for (std::int32_t e = 0; e < n; ++e) {
+    if (held == ids.size() && scores[e] <= scores[ids[held - 1]]) continue;
+    std::size_t place = held < ids.size() ? held++ : held - 1;
+    for (; place > 0 && scores[ids[place - 1]] < scores[e]; --place) ids[place] = ids[place - 1];
+    ids[place] = e;
+  }
+}
+
+}  // namespace
+
+void CpuBackend::route(ConstRows x, const Matrix& router, const RouterSpec& spec, const Routing& routing) {
+  const int n = spec.n_experts;
+  const auto k = static_cast<std::size_t>(spec.top_k);
+  CHECK(router.rows == n && spec.top_k >= 1 && spec.top_k <= std::min(n, kMaxTopK) && routing.top_k == spec.top_k);
+  const std::size_t chosen = static_cast<std::size_t>(x.rows) * k;
+  CHECK(routing.ids.size() == chosen && routing.weights.size() == chosen);
+  const Rows logits(logits_.floats(static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(n)), x.rows, n);
+  linear(x, router, {}, false, logits);
+  for_rows(x.rows, std::size_t{8} * static_cast<std::size_t>(n), [&](int first, int last) {
+    for (int r = first; r < last; ++r) {
+      float* scores = logits.row(r);
+      const auto ids = routing.ids.subspan(static_cast<std::size_t>(r) * k, k);
+      const auto weights = routing.weights.subspan(static_cast<std::size_t>(r) * k, k);
+      make_finite(scores, n);
+      top_k(scores, n, ids);
+      // The maximum is copied out: exp_sum overwrites it.
+      const float total = simd_.exp_sum(scores, float{scores[ids[0]]}, n);
+      float of_chosen = 0.0F;
+      for (std::size_t i = 0; i < k; ++i) of_chosen += weights[i] = scores[ids[i]] / total;
+      if (!spec.norm_topk) continue;
+      for (float& weight : weights) weight /= of_chosen;
+    }
+  });
+}
+
+}  // namespace colibri::cpu

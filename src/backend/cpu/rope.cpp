@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rotary embedding of q and k, and the way of k and v into the cache.
+// Invariant: the angle is the fp32 product of position and frequency, as in Hugging Face; its cosine and sine are the
+// rounded ones of that product, computed once a step and kept for its other layers.
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/cpu.h"
+#include "base/check.h"
+
+namespace colibri::cpu {
+
+void CpuBackend::prepare_rope(const RopeSpec& rope, std::span<const std::int32_t> positions) {
+  if (rope.dim == rope_spec_.dim && rope.scale == rope_spec_.scale && rope.inv_freq == rope_spec_.inv_freq &&
+      std::equal(positions.begin(), positions.end(), rope_positions_.begin(), rope_positions_.end())) {
+    return;
+  }
+  rope_spec_ = rope;
+  rope_positions_.assign(positions.begin(), positions.end());
+  const auto half = rope.inv_freq.size();
+  rope_table_.resize(positions.size() * 2 * half);
+  for_rows(static_cast<int>(positions.size()), 64 * half, [&](int first, int last) {
+    for (int r = first; r < last; ++r) {
+      float* cos_sin = rope_table_.data() + static_cast<std::size_t>(r) * 2 * half;
+      const auto position = static_cast<float>(positions[static_cast<std::size_t>(r)]);
+      for (std::size_t i = 0; i < half; ++i) {
+        const double angle = position * rope.inv_freq[i];
+        cos_sin[i] = static_cast<float>(std::cos(angle)) * rope.scale;
+        cos_sin[half + i] = static_cast<float>(std::sin(angle)) * rope.scale;
+      }
+    }
+  });
+}
+
+void CpuBackend::turn_heads(float* row, int heads, const AttentionSpec& spec, std::span<const float> norm, float eps,
+                            const float* cos_sin) const {
+  const int half = spec.rope.dim / 2;
+  if (spec.qk_norm == QkNorm::full) norm_row(row, norm, eps, row);
+  for (int h = 0; h < heads; ++h) {
+    float* head = row + std::ptrdiff_t{h} * spec.head_dim;
+    if (spec.qk_norm == QkNorm::per_head) norm_row(head, norm, eps, head);
+    simd_.rotate(head, cos_sin, cos_sin + half, half);
+  }
+}
+
+void CpuBackend::rope_and_store(Rows q, Rows k, ConstRows v, const AttentionSpec& spec, std::span<const float> q_norm,
+                                std::span<const float> k_norm, float eps, const Batch& batch, const KvView& kv) {
+  const int dim = spec.head_dim;
+  const int half = spec.rope.dim / 2;
+  CHECK(q.rows == batch.rows() && k.rows == q.rows && v.rows == q.rows);
+  CHECK(q.cols == spec.n_heads * dim && k.cols == spec.n_kv_heads * dim && v.cols == k.cols);
+  CHECK(kv.head_dim == dim && kv.n_kv_heads == spec.n_kv_heads);
+  CHECK(2 * half <= dim && static_cast<int>(spec.rope.inv_freq.size()) == half);
+  const auto norm_size = [&](int heads) {
+    return static_cast<std::size_t>(spec.qk_norm == QkNorm::none   ? 0
+                                    : spec.qk_norm == QkNorm::full ? heads * dim
+                                                                   : dim);
+  };
+  CHECK(q_norm.size() == norm_size(spec.n_heads) && k_norm.size() == norm_size(spec.n_kv_heads));
+  prepare_rope(spec.rope, batch.positions);
+
+  const auto store = [&](int r, const SequenceRows& sequence) {
+    const float* cos_sin = rope_table_.data() + static_cast<std::ptrdiff_t>(r) * 2 * half;
+    turn_heads(q.row(r), spec.n_heads, spec, q_norm, eps, cos_sin);
+    turn_heads(k.row(r), spec.n_kv_heads, spec, k_norm, eps, cos_sin);
+    const int position = sequence.position + r - sequence.first_row;
+    const auto table = sequence.tables[static_cast<std::size_t>(spec.kv_group)];
+    const std::int32_t block = table[static_cast<std::size_t>(position / kBlockTokens)];
+    const int slot = position % kBlockTokens;
+    for (int h = 0; h < spec.n_kv_heads; ++h) {
+      const float* key = k.row(r) + std::ptrdiff_t{h} * dim;
+      float* keys = kv.keys(block, h) + slot;
+      for (int d = 0; d < dim; ++d) keys[d * kBlockTokens] = key[d];
+      std::copy_n(v.row(r) + std::ptrdiff_t{h} * dim, dim, kv.values(block, h) + std::ptrdiff_t{slot} * dim);
+    }
+  };
+  const auto work = static_cast<std::size_t>(q.cols + 4 * k.cols);
+  for_rows(q.rows, work, [&](int first, int last) {
+    for (const SequenceRows& sequence : batch.sequences) {
+      const int end = std::min(last, sequence.first_row + sequence.rows);
+      for (int r = std::max(first, sequence.first_row); r < end; ++r) store(r, sequence);
+    }
+  });
+}
+
+}  // namespace colibri::cpu

@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of simd.h, compiled once per instruction set by Highway and chosen at run time.
+// Invariant: 16 floats are the unit everywhere, held in as many vectors as the instruction set needs (one on AVX-512,
+// two on AVX2, four on NEON), so no sum's order depends on the vector's width.
+#include "backend/cpu/simd.h"
+
+#include <algorithm>
+#include <array>
+#include <cfloat>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+// SSSE3 and SSE4 have no fused multiply-add, and machines without AVX2 no use for a fast backend.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/simd.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+
+// Loops over registers must vanish at every optimisation level.
+#if defined(__clang__)
+#define COLIBRI_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define COLIBRI_UNROLL _Pragma("GCC unroll 64")
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace colibri::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::CappedTag<float, kLanes>;
+using V = hn::Vec<D>;
+using U = hn::Rebind<std::uint32_t, D>;
+
+constexpr int kWidth = static_cast<int>(hn::MaxLanes(D()));  // lanes of a vector
+constexpr int kVectors = kLanes / kWidth;                    // vectors of 16 floats
+constexpr int kRegisters = HWY_TARGET == HWY_AVX2 ? 16 : 32;
+
+/// a * b + c, rounded once, whatever the processor.
+HWY_INLINE V fma(V a, V b, V c) {
+#if HWY_NATIVE_FMA
+  return hn::MulAdd(a, b, c);
+#else
+  const D d;
+  HWY_ALIGN float lanes[3][kWidth];
+  hn::Store(a, d, lanes[0]);
+  hn::Store(b, d, lanes[1]);
+  hn::Store(c, d, lanes[2]);
+  for (int i = 0; i < kWidth; ++i) lanes[2][i] = std::fma(lanes[0][i], lanes[1][i], lanes[2][i]);
+  return hn::Load(d, lanes[2]);
+#endif
+}
+
+/// 16 floats.
+struct F16 {
+  V v[kVectors];
+};
+
+HWY_INLINE F16 set(float x) {
+  F16 r;
+  COLIBRI_UNROLL
+  for (int i = 0; i < kVectors; ++i) r.v[i] = hn::Set(D(), x);
+  return r;
+}
+HWY_INLINE F16 load(const float* p) {
+  F16 r;
+  COLIBRI_UNROLL
+  for (int i = 0; i < kVectors; ++i) r.v[i] = hn::LoadU(D(), p + i * kWidth);
+  return r;
+}
+HWY_INLINE void store(const F16& x, float* p) {
+  COLIBRI_UNROLL
+  for (int i = 0; i < kVectors; ++i) hn::StoreU(x.v[i], D(), p + i * kWidth);
+}
+/// The first n floats at p; the others 0. n <= 16.
+HWY_INLINE F16 load_n(const float* p, int n) {
+  if (n == kLanes) return load(p);
+  float lanes[kLanes] = {};
+  std::memcpy(lanes, p, sizeof(float) * static_cast<std::size_t>(n));
+  return load(lanes);
+}
+HWY_INLINE void store_n(const F16& x, float* p, int n) {
+  if (n == kLanes) return store(x, p);
+  float lanes[kLanes];
+  store(x, lanes);
+  std::memcpy(p, lanes, sizeof(float) * static_cast<std::size_t>(n));
+}
+template <class F>
+HWY_INLINE F16 map(const F16& a, F f) {
+  F16 r;
+  COLIBRI_UNROLL
+  for (int i = 0; i < kVectors; ++i) r.v[i] = f(a.v[i]);
+  return r;
+}
+template <class F>
+HWY_INLINE F16 map(const F16& a, const F16& b, F f) {
+  F16 r;
+  COLIBRI_UNROLL
+  for (int i = 0; i < kVectors; ++i) r.v[i] = f(a.v[i], b.v[i]);
+  return r;
+}
+HWY_INLINE F16 add(const F16& a, const F16& b) {
+  return map(a, b, [](V x, V y) HWY_ATTR { return hn::Add(x, y); });
+}
+HWY_INLINE F16 mul(const F16& a, const F16& b) {
+  return map(a, b, [](V x, V y) HWY_ATTR { return hn::Mul(x, y); });
+}
+HWY_INLINE F16 fma(const F16& a, const F16& b, const F16& c) {
+  F16 r;
+  COLIBRI_UNROLL
+  for (int i = 0; i < kVectors; ++i) r.v[i] = fma(a.v[i], b.v[i], c.v[i]);
+  return r;
+}
+HWY_INLINE F16 exp(const F16& a) {
+  return map(a, [](V x) HWY_ATTR { return hn::Exp(D(), x); });
+}
+/// Folds lanes i and i + 8, then + 4, + 2, + 1.
+template <class Op>
+HWY_INLINE float fold(const F16& x, Op op) {
+  float lanes[kLanes];
+  store(x, lanes);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lanes[i] = op(lanes[i], lanes[i + half]);
+  }
+  return lanes[0];
+}
+HWY_INLINE float fold_sum(const F16& x) {
+  return fold(x, [](float a, float b) HWY_ATTR { return a + b; });
+}
+HWY_INLINE float fold_max(const F16& x) {
+  return fold(x, [](float a, float b) HWY_ATTR { return a < b ? b : a; });
+}
+
+// ---- products
+
+/// One pair of columns: even k from the low halves of the tile's 32-bit words, odd k from the high ones.
+template <int kTokens, int kTiles, bool kBoth>
+HWY_INLINE void step(const float* x, const std::uint16_t* const (&tile)[kTiles], std::size_t offset,
+                     V (&acc)[kTiles][kTokens][kVectors]) {
+  const U u;
+  hn::Vec<U> words[kTiles][kVectors];
+  COLIBRI_UNROLL
+  for (int i = 0; i < kTiles; ++i) {
+    COLIBRI_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      words[i][v] = hn::LoadU(u, reinterpret_cast<const std::uint32_t*>(tile[i] + offset) + v * kWidth);
+    }
+  }
+  V even[kTiles][kVectors];
+  COLIBRI_UNROLL
+  for (int i = 0; i < kTiles; ++i) {
+    COLIBRI_UNROLL
+    for (int v = 0; v < kVectors; ++v) even[i][v] = hn::BitCast(D(), hn::ShiftLeft<16>(words[i][v]));
+  }
+  COLIBRI_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    const V b = hn::Set(D(), x[t * kLanes]);
+    COLIBRI_UNROLL
+    for (int i = 0; i < kTiles; ++i) {
+      COLIBRI_UNROLL
+      for (int v = 0; v < kVectors; ++v) acc[i][t][v] = fma(even[i][v], b, acc[i][t][v]);
+    }
+  }
+  V odd[kTiles][kVectors];
+  COLIBRI_UNROLL
+  for (int i = 0; i < kTiles; ++i) {
+    COLIBRI_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      odd[i][v] = hn::BitCast(D(), hn::And(words[i][v], hn::Set(u, 0xffff0000U)));
+    }
+  }
+  COLIBRI_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    const V b = kBoth ? hn::Set(D(), x[t * kLanes + 1]) : hn::Zero(D());
+    COLIBRI_UNROLL
+    for (int i = 0; i < kTiles; ++i) {
+      COLIBRI_UNROLL
+      for (int v = 0; v < kVectors; ++v) acc[i][t][v] = fma(odd[i][v], b, acc[i][t][v]);
+    }
+  }
+}
+
+template <int kTokens, int kTiles>
+void product_of(const Panel& x, int cols, const std::uint16_t* const* tiles, float* y) {
+  const std::uint16_t* tile[kTiles];
+  V acc[kTiles][kTokens][kVectors];
+  COLIBRI_UNROLL
+  for (int i = 0; i < kTiles; ++i) {
+    tile[i] = tiles[i];
+    COLIBRI_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      COLIBRI_UNROLL
+      for (int v = 0; v < kVectors; ++v) acc[i][t][v] = hn::Zero(D());
+    }
+  }
+  const std::ptrdiff_t chunk = std::ptrdiff_t{x.stride} * kLanes;
+  const float* row = x.data;
+  std::size_t offset = 0;
+  int k = 0;
+  for (; k + kLanes <= cols; k += kLanes, row += chunk) {
+    for (int j = 0; j < kLanes; j += 2, offset += 2 * kTileRows) {
+      step<kTokens, kTiles, true>(row + j, tile, offset, acc);
+    }
+  }
+  for (; k + 2 <= cols; k += 2, row += 2, offset += 2 * kTileRows) {
+    step<kTokens, kTiles, true>(row, tile, offset, acc);
+  }
+  if (k < cols) step<kTokens, kTiles, false>(row, tile, offset, acc);
+  COLIBRI_UNROLL
+  for (int i = 0; i < kTiles; ++i) {
+    COLIBRI_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      COLIBRI_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        hn::StoreU(acc[i][t][v], D(), y + (std::ptrdiff_t{i} * x.stride + t) * kLanes + v * kWidth);
+      }
+    }
+  }
+}
+
+template <int kTokens, int kTiles>
+void product_f32_of(const Panel& x, int first, int last, const float* const* tiles, std::ptrdiff_t row_stride,
+                    float* y) {
+  const float* tile[kTiles];
+  V acc[kTiles][kTokens][kVectors];
+  COLIBRI_UNROLL
+  for (int i = 0; i < kTiles; ++i) {
+    tile[i] = tiles[i];
+    COLIBRI_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      COLIBRI_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        acc[i][t][v] = hn::LoadU(D(), y + (std::ptrdiff_t{i} * x.stride + t) * kLanes + v * kWidth);
+      }
+    }
+  }
+  std::ptrdiff_t offset = 0;
+  for (int k = first; k < last;) {
+    const float* row = x.data + std::ptrdiff_t{k / kLanes} * x.stride * kLanes + k % kLanes;
+    const int end = std::min(last, (k / kLanes + 1) * kLanes);
+    for (; k < end; ++k, ++row, offset += row_stride) {
+      V w[kTiles][kVectors];
+      COLIBRI_UNROLL
+      for (int i = 0; i < kTiles; ++i) {
+        COLIBRI_UNROLL
+        for (int v = 0; v < kVectors; ++v) w[i][v] = hn::LoadU(D(), tile[i] + offset + v * kWidth);
+      }
+      COLIBRI_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        const V b = hn::Set(D(), row[t * kLanes]);
+        COLIBRI_UNROLL
+        for (int i = 0; i < kTiles; ++i) {
+          COLIBRI_UNROLL
+          for (int v = 0; v < kVectors; ++v) acc[i][t][v] = fma(w[i][v], b, acc[i][t][v]);
+        }
+      }
+    }
+  }
+  COLIBRI_UNROLL
+  for (int i = 0; i < kTiles; ++i) {
+    COLIBRI_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      COLIBRI_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        hn::StoreU(acc[i][t][v], D(), y + (std::ptrdiff_t{i} * x.stride + t) * kLanes + v * kWidth);
+      }
+    }
+  }
+}
+
+/// Accumulators, the even and odd columns of the tiles and one broadcast value must fit into the registers.
+constexpr bool fits(int tokens, int tiles) { return (tokens + 2) * tiles * kVectors + 1 <= kRegisters; }
+constexpr int kTokensAtOnce = std::clamp((kRegisters - 1) / std::max(2, kVectors) - 2, 1, kMaxTokens);
+
+template <int kTokens, int kTiles>
+HWY_INLINE void product_at(const Panel& x, int cols, const std::uint16_t* const*& tiles, int& n, float*& y) {
+  if constexpr (kTiles == 1 || fits(kTokens, kTiles)) {
+    for (; n >= kTiles; n -= kTiles, tiles += kTiles, y += std::ptrdiff_t{kTiles} * x.stride * kLanes) {
+      product_of<kTokens, kTiles>(x, cols, tiles, y);
+    }
+  }
+}
+
+template <int kTokens>
+void product_for(const Panel& x, int cols, const std::uint16_t* const* tiles, int n, float* y) {
+  product_at<kTokens, 8>(x, cols, tiles, n, y);
+  product_at<kTokens, 4>(x, cols, tiles, n, y);
+  product_at<kTokens, 2>(x, cols, tiles, n, y);
+  product_at<kTokens, 1>(x, cols, tiles, n, y);
+}
+
+template <int kTokens, int kTiles>
+HWY_INLINE void product_f32_at(const Panel& x, int first, int last, const float* const*& tiles, int& n,
+                               std::ptrdiff_t row_stride, float*& y) {
+  if constexpr (kTiles == 1 || fits(kTokens, kTiles)) {
+    for (; n >= kTiles; n -= kTiles, tiles += kTiles, y += std::ptrdiff_t{kTiles} * x.stride * kLanes) {
+      product_f32_of<kTokens, kTiles>(x, first, last, tiles, row_stride, y);
+    }
+  }
+}
+
+template <int kTokens>
+void product_f32_for(const Panel& x, int first, int last, const float* const* tiles, int n, std::ptrdiff_t row_stride,
+                     float* y) {
+  product_f32_at<kTokens, 8>(x, first, last, tiles, n, row_stride, y);
+  product_f32_at<kTokens, 4>(x, first, last, tiles, n, row_stride, y);
+  product_f32_at<kTokens, 2>(x, first, last, tiles, n, row_stride, y);
+  product_f32_at<kTokens, 1>(x, first, last, tiles, n, row_stride, y);
+}
+
+using Product = void (*)(const Panel&, int, const std::uint16_t* const*, int, float*);
+using ProductF32 = void (*)(const Panel&, int, int, const float* const*, int, std::ptrdiff_t, float*);
+
+template <int... kTokens>
+constexpr std::array<Product, sizeof...(kTokens)> products(std::integer_sequence<int, kTokens...>) {
+  return {product_for<kTokens + 1>...};
+}
+template <int... kTokens>
+constexpr std::array<ProductF32, sizeof...(kTokens)> products_f32(std::integer_sequence<int, kTokens...>) {
+  return {product_f32_for<kTokens + 1>...};
+}
+
+void product(const Panel& x, int cols, const std::uint16_t* const* tiles, int n, float* y) {
+  static constexpr auto kProducts = products(std::make_integer_sequence<int, kTokensAtOnce>());
+  kProducts[static_cast<std::size_t>(x.tokens - 1)](x, cols, tiles, n, y);
+}
+
+void product_f32(const Panel& x, int first, int last, const float* const* tiles, int n, std::ptrdiff_t row_stride,
+                 int last_width, float* y) {
+  static constexpr auto kProducts = products_f32(std::make_integer_sequence<int, kTokensAtOnce>());
+  const int whole = last_width == kLanes ? n : n - 1;
+  if (whole > 0) kProducts[static_cast<std::size_t>(x.tokens - 1)](x, first, last, tiles, whole, row_stride, y);
+  if (whole == n) return;
+  y += std::ptrdiff_t{whole} * x.stride * kLanes;
+  for (int t = 0; t < x.tokens; ++t) {
+    F16 acc = load(y + t * kLanes);
+    for (int k = first; k < last; ++k) {
+      const float value = x.data[(std::ptrdiff_t{k / kLanes} * x.stride + t) * kLanes + k % kLanes];
+      acc = fma(load_n(tiles[whole] + (k - first) * row_stride, last_width), set(value), acc);
+    }
+    store(acc, y + t * kLanes);
+  }
+}
+
+void finish(const float* y, int tokens, int width, const float* bias, bool accumulate, float* out,
+            std::ptrdiff_t out_stride) {
+  for (int i = 0; i < width; i += kLanes) {
+    const int n = std::min(kLanes, width - i);
+    const F16 b = bias != nullptr ? load_n(bias + i, n) : set(0.0F);
+    for (int t = 0; t < tokens; ++t, y += kLanes) {
+      float* o = out + t * out_stride + i;
+      F16 value = load(y);
+      if (bias != nullptr) value = add(value, b);
+      if (accumulate) value = add(load_n(o, n), value);
+      store_n(value, o, n);
+    }
+  }
+}
+
+// ---- rows
+
+float sum_squares(const float* x, int n) {
+  F16 sum = set(0.0F);
+  for (int i = 0; i < n; i += kLanes) {
+    const F16 value = load_n(x + i, std::min(kLanes, n - i));
+    sum = fma(value, value, sum);
+  }
+  return fold_sum(sum);
+}
+
+void scale_by(const float* x, float factor, const float* weight, int n, float* out) {
+  for (int i = 0; i < n; i += kLanes) {
+    const int count = std::min(kLanes, n - i);
+    store_n(mul(mul(load_n(x + i, count), set(factor)), load_n(weight + i, count)), out + i, count);
+  }
+}
+
+void silu_mul(const float* gate, const float* up, int n, float* out) {
+  for (int i = 0; i < n; i += kLanes) {
+    const int count = std::min(kLanes, n - i);
+    // exp is exact up to 88; beyond it silu is 0 for all practical purposes, and must not become inf / inf.
+    const F16 silu = map(load_n(gate + i, count), [](V x) HWY_ATTR {
+      const D d;
+      const V e = hn::Exp(d, hn::Min(hn::Neg(x), hn::Set(d, 88.0F)));
+      return hn::Div(x, hn::Add(hn::Set(d, 1.0F), e));
+    });
+    store_n(mul(silu, load_n(up + i, count)), out + i, count);
+  }
+}
+
+void scale_chunks(float* x, std::ptrdiff_t stride, int chunks, float factor) {
+  for (int c = 0; c < chunks; ++c, x += stride) store(mul(load(x), set(factor)), x);
+}
+
+void add_scaled(const float* x, float factor, int n, float* out) {
+  for (int i = 0; i < n; i += kLanes) {
+    const int count = std::min(kLanes, n - i);
+    store_n(fma(load_n(x + i, count), set(factor), load_n(out + i, count)), out + i, count);
+  }
+}
+
+void rotate(float* x, const float* cos, const float* sin, int n) {
+  for (int i = 0; i < n; i += kLanes) {
+    const int count = std::min(kLanes, n - i);
+    const F16 c = load_n(cos + i, count);
+    const F16 s = load_n(sin + i, count);
+    const F16 a = load_n(x + i, count);
+    const F16 b = load_n(x + n + i, count);
+    const F16 minus_s = map(s, [](V v) HWY_ATTR { return hn::Neg(v); });
+    store_n(fma(b, minus_s, mul(a, c)), x + i, count);
+    store_n(fma(a, s, mul(b, c)), x + n + i, count);
+  }
+}
+
+float exp_sum(float* x, float max, int n) {
+  F16 sum = set(0.0F);
+  for (int i = 0; i < n; i += kLanes) {
+    const int count = std::min(kLanes, n - i);
+    F16 value = exp(add(load_n(x + i, count), set(-max)));
+    store_n(value, x + i, count);
+    if (count < kLanes) value = load_n(x + i, count);
+    sum = add(sum, value);
+  }
+  return fold_sum(sum);
+}
+
+float softmax_step(float* scores, int stride, int first, int last, float scale, float& maximum, float& sum) {
+  const D d;
+  constexpr float kMasked = -std::numeric_limits<float>::infinity();
+  F16 s[4];
+  F16 most = set(maximum);
+  for (int b = 0; b < 4; ++b) {
+    const int base = b * kLanes;
+    if (last <= base || first >= base + kLanes) {
+      s[b] = set(kMasked);
+      continue;
+    }
+    s[b] = mul(load(scores + std::ptrdiff_t{b} * stride * kLanes), set(scale));
+    if (first > base || last < base + kLanes) {
+      float lanes[kLanes];
+      store(s[b], lanes);
+      for (int i = 0; i < kLanes; ++i) {
+        if (base + i < first || base + i >= last) lanes[i] = kMasked;
+      }
+      s[b] = load(lanes);
+    }
+    most = map(most, s[b], [](V x, V y) HWY_ATTR { return hn::Max(x, y); });
+  }
+  const float new_maximum = fold_max(most);
+  const float factor = hn::GetLane(hn::Exp(d, hn::Set(d, maximum - new_maximum)));
+  F16 total = set(0.0F);
+  for (int b = 0; b < 4; ++b) {
+    const F16 p = exp(add(s[b], set(-new_maximum)));
+    store(p, scores + std::ptrdiff_t{b} * stride * kLanes);
+    total = add(total, p);
+  }
+  maximum = new_maximum;
+  sum = sum * factor + fold_sum(total);
+  return factor;
+}
+
+double multiply_adds(int rounds) {
+  constexpr int kChains = kRegisters / 2;
+  const V factor = hn::Set(D(), 0.5F);
+  V chain[kChains];
+  COLIBRI_UNROLL
+  for (int i = 0; i < kChains; ++i) chain[i] = hn::Set(D(), static_cast<float>(i));
+  for (int round = 0; round < rounds; ++round) {
+    COLIBRI_UNROLL
+    for (int i = 0; i < kChains; ++i) chain[i] = fma(chain[i], factor, factor);
+  }
+  V sum = chain[0];
+  COLIBRI_UNROLL
+  for (int i = 1; i < kChains; ++i) sum = hn::Add(sum, chain[i]);
+  // The result is used, so that the loop is not removed: it is positive.
+  return hn::GetLane(sum) > 0.0F ? 2.0 * kChains * kWidth * rounds : 0.0;
+}
+
+const Simd* table() {
+  static const Simd kTable{hwy::TargetName(HWY_TARGET),
+                           kTokensAtOnce,
+                           product,
+                           product_f32,
+                           finish,
+                           sum_squares,
+                           scale_by,
+                           silu_mul,
+                           scale_chunks,
+                           add_scaled,
+                           rotate,
+                           exp_sum,
+                           softmax_step,
+                           multiply_adds};
+  return &kTable;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace colibri::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace colibri::cpu {
+HWY_EXPORT(table);
+const Simd& simd() { return *HWY_DYNAMIC_DISPATCH(table)(); }
+}  // namespace colibri::cpu
+#endif

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// One loop nest per operation, in the order in which a paper would write it.
+#include "backend/reference/reference.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "base/check.h"
+
+namespace colibri {
+namespace {
+
+double dot(const float* x, const Matrix& w, int row) {
+  double sum = 0.0;
+  for (int k = 0; k < w.cols; ++k) sum += static_cast<double>(x[k]) * w.at(row, k);
+  return sum;
+}
+
+double silu(double x) { return x / (1.0 + std::exp(-x)); }
+
+void norm(const float* x, std::span<const float> weight, float eps, float* out) {
+  double squares = 0.0;
+  for (std::size_t i = 0; i < weight.size(); ++i) squares += static_cast<double>(x[i]) * x[i];
+  const double factor = 1.0 / std::sqrt(squares / static_cast<double>(weight.size()) + eps);
+  for (std::size_t i = 0; i < weight.size(); ++i) out[i] = static_cast<float>(x[i] * factor * weight[i]);
+}
+
+void rotate(float* head, const RopeSpec& rope, int position) {
+  const int half = rope.dim / 2;
+  for (int i = 0; i < half; ++i) {
+    const float angle = static_cast<float>(position) * rope.inv_freq[static_cast<std::size_t>(i)];  // fp32 as published
+    const double cos = std::cos(static_cast<double>(angle)) * rope.scale;
+    const double sin = std::sin(static_cast<double>(angle)) * rope.scale;
+    const double a = head[i];
+    const double b = head[i + half];
+    head[i] = static_cast<float>(a * cos - b * sin);
+    head[i + half] = static_cast<float>(b * cos + a * sin);
+  }
+}
+
+void norm_and_rotate(float* row, int heads, const AttentionSpec& spec, std::span<const float> weight, float eps,
+                     int position) {
+  if (spec.qk_norm == QkNorm::full) norm(row, weight, eps, row);
+  for (int h = 0; h < heads; ++h) {
+    float* head = row + std::ptrdiff_t{h} * spec.head_dim;
+    if (spec.qk_norm == QkNorm::per_head) norm(head, weight, eps, head);
+    rotate(head, spec.rope, position);
+  }
+}
+
+std::int32_t block_of(const SequenceRows& sequence, const AttentionSpec& spec, int position) {
+  return sequence.tables[static_cast<std::size_t>(spec.kv_group)][static_cast<std::size_t>(position / kBlockTokens)];
+}
+
+}  // namespace
+
+void ReferenceBackend::embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) {
+  CHECK(static_cast<int>(tokens.size()) == out.rows && out.cols == table.cols);
+  for (int r = 0; r < out.rows; ++r) {
+    const std::int32_t token = tokens[static_cast<std::size_t>(r)];
+    CHECK(token >= 0 && token < table.rows);
+    for (int k = 0; k < out.cols; ++k) out.row(r)[k] = table.at(token, k);
+  }
+}
+
+void ReferenceBackend::rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) {
+  CHECK(x.rows == out.rows && x.cols == out.cols && static_cast<int>(weight.size()) == x.cols);
+  for (int r = 0; r < x.rows; ++r) norm(x.row(r), weight, eps, out.row(r));
+}
+
+void ReferenceBackend::linear(ConstRows x, const Matrix& w, std::span<const float> bias, bool accumulate, Rows out) {
+  CHECK(x.rows == out.rows && x.cols == w.cols && out.cols == w.rows);
+  CHECK(bias.empty() || static_cast<int>(bias.size()) == w.rows);
+  for (int r = 0; r < x.rows; ++r) {
+    for (int i = 0; i < w.rows; ++i) {
+      double sum = dot(x.row(r), w, i);
+      if (!bias.empty()) sum += bias[static_cast<std::size_t>(i)];
+      if (accumulate) sum += out.row(r)[i];
+      out.row(r)[i] = static_cast<float>(sum);
+    }
+  }
+}
+
+void ReferenceBackend::rope_and_store(Rows q, Rows k, ConstRows v, const AttentionSpec& spec,
+                                      std::span<const float> q_norm, std::span<const float> k_norm, float eps,
+                                      const Batch& batch, const KvView& kv) {
+  CHECK(q.rows == batch.rows() && k.rows == q.rows && v.rows == q.rows);
+  for (const SequenceRows& sequence : batch.sequences) {
+    for (int i = 0; i < sequence.rows; ++i) {
+      const int r = sequence.first_row + i;
+      const int position = sequence.position + i;
+      norm_and_rotate(q.row(r), spec.n_heads, spec, q_norm, eps, position);
+      norm_and_rotate(k.row(r), spec.n_kv_heads, spec, k_norm, eps, position);
+      const std::int32_t block = block_of(sequence, spec, position);
+      const int slot = position % kBlockTokens;
+      for (int h = 0; h < spec.n_kv_heads; ++h) {
+        for (int d = 0; d < spec.head_dim; ++d) {
+          kv.keys(block, h)[d * kBlockTokens + slot] = k.row(r)[h * spec.head_dim + d];
+          kv.values(block, h)[slot * spec.head_dim + d] = v.row(r)[h * spec.head_dim + d];
+        }
+      }
+    }
+  }
+}
+
+void ReferenceBackend::attention(ConstRows q, const AttentionSpec& spec, const Batch& batch, const KvView& kv,
+                                 Rows out) {
+  const int dim = spec.head_dim;
+  const int group = spec.n_heads / spec.n_kv_heads;
+  for (const SequenceRows& sequence : batch.sequences) {
+    for (int i = 0; i < sequence.rows; ++i) {
+      const int position = sequence.position + i;
+      const int first = spec.window > 0 ? std::max(0, position - spec.window + 1) : 0;
+      for (int h = 0; h < spec.n_heads; ++h) {
+        const float* query = q.row(sequence.first_row + i) + std::ptrdiff_t{h} * dim;
+        std::vector<double> weight;
+        for (int p = first; p <= position; ++p) {
+          const float* key = kv.keys(block_of(sequence, spec, p), h / group) + p % kBlockTokens;
+          double score = 0.0;
+          for (int d = 0; d < dim; ++d) score += static_cast<double>(query[d]) * key[d * kBlockTokens];
+          weight.push_back(score * spec.scale);
+        }
+        const double most = *std::max_element(weight.begin(), weight.end());
+        for (double& w : weight) w = std::exp(w - most);
+        const double total = std::accumulate(weight.begin(), weight.end(), 0.0);
+        for (int d = 0; d < dim; ++d) {
+          double sum = 0.0;
+          for (int p = first; p <= position; ++p) {
+            const float* value = kv.values(block_of(sequence, spec, p), h / group) + p % kBlockTokens * dim;
+            sum += weight[static_cast<std::size_t>(p - first)] * value[d];
+          }
+          out.row(sequence.first_row + i)[h * dim + d] = static_cast<float>(sum / total);
+        }
+      }
+    }
+  }
+}
+
+void ReferenceBackend::silu_mul(ConstRows gate, ConstRows up, Rows out) {
+  for (int r = 0; r < out.rows; ++r) {
+    for (int i = 0; i < out.cols; ++i) {
+      out.row(r)[i] = static_cast<float>(silu(gate.row(r)[i]) * up.row(r)[i]);
+    }
+  }
+}
+
+void ReferenceBackend::add_gated(ConstRows y, ConstRows gate, Rows out) {
+  for (int r = 0; r < out.rows; ++r) {
+    const double factor = gate.cols == 0 ? 1.0 : 1.0 / (1.0 + std::exp(-static_cast<double>(gate.row(r)[0])));
+    for (int i = 0; i < out.cols; ++i) out.row(r)[i] = static_cast<float>(out.row(r)[i] + y.row(r)[i] * factor);
+  }
+}
+
+void ReferenceBackend::route(ConstRows x, const Matrix& router, const RouterSpec& spec, const Routing& routing) {
+  const auto n = static_cast<std::size_t>(spec.n_experts);
+  const auto k = static_cast<std::size_t>(spec.top_k);
+  CHECK(router.rows == spec.n_experts && k >= 1 && k <= n && routing.top_k == spec.top_k);
+  for (int r = 0; r < x.rows; ++r) {
+    std::vector<double> score(n);
+    for (std::size_t e = 0; e < n; ++e) {
+      const double logit = dot(x.row(r), router, static_cast<int>(e));
+      score[e] = std::isnan(logit) ? -FLT_MAX : std::clamp(logit, -double{FLT_MAX}, double{FLT_MAX});
+    }
+    std::vector<std::int32_t> order(n);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+      return score[static_cast<std::size_t>(a)] > score[static_cast<std::size_t>(b)];
+    });
+    const double most = score[static_cast<std::size_t>(order[0])];
+    double total = 0.0;
+    double of_chosen = 0.0;
+    for (double& s : score) total += s = std::exp(s - most);
+    for (std::size_t i = 0; i < k; ++i) of_chosen += score[static_cast<std::size_t>(order[i])];
+    for (std::size_t i = 0; i < k; ++i) {
+      const std::size_t slot = static_cast<std::size_t>(r) * k + i;
+      routing.ids[slot] = order[i];
+      routing.weights[slot] =
+          static_cast<float>(score[static_cast<std::size_t>(order[i])] / (spec.norm_topk ? of_chosen : total));
+    }
+  }
+}
+
+void ReferenceBackend::experts(ConstRows x, const Routing& routing, const ExpertTable& table, Rows out) {
+  std::vector<float> hidden(static_cast<std::size_t>(table.shape.d_ff));
+  for (int r = 0; r < x.rows; ++r) {
+    std::vector<double> sum(static_cast<std::size_t>(table.shape.d_model), 0.0);
+    for (int slot = 0; slot < routing.top_k; ++slot) {
+      const auto pair =
+          static_cast<std::size_t>(r) * static_cast<std::size_t>(routing.top_k) + static_cast<std::size_t>(slot);
+      const std::int32_t expert = routing.ids[pair];
+      for (int i = 0; i < table.shape.d_ff; ++i) {
+        hidden[static_cast<std::size_t>(i)] =
+            static_cast<float>(silu(dot(x.row(r), table.gate(expert), i)) * dot(x.row(r), table.up(expert), i));
+      }
+      for (int i = 0; i < table.shape.d_model; ++i) {
+        sum[static_cast<std::size_t>(i)] += routing.weights[pair] * dot(hidden.data(), table.down(expert), i);
+      }
+    }
+    for (int i = 0; i < table.shape.d_model; ++i) {
+      out.row(r)[i] = static_cast<float>(out.row(r)[i] + sum[static_cast<std::size_t>(i)]);
+    }
+  }
+}
+
+}  // namespace colibri

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The oracle: plain loops and sums in double, written to be read.
+// Invariant: nothing here is shared with another backend but the views of core/.
+#pragma once
+
+#include "backend/backend.h"
+
+namespace colibri {
+
+class ReferenceBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "reference"; }
+  int threads() const override { return 1; }
+  double measure_flops() override { return 0.0; }
+  void embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) override;
+  void rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) override;
+  void linear(ConstRows x, const Matrix& w, std::span<const float> bias, bool accumulate, Rows out) override;
+  void rope_and_store(Rows q, Rows k, ConstRows v, const AttentionSpec& spec, std::span<const float> q_norm,
+                      std::span<const float> k_norm, float eps, const Batch& batch, const KvView& kv) override;
+  void attention(ConstRows q, const AttentionSpec& spec, const Batch& batch, const KvView& kv, Rows out) override;
+  void silu_mul(ConstRows gate, ConstRows up, Rows out) override;
+  void add_gated(ConstRows y, ConstRows gate, Rows out) override;
+  void route(ConstRows x, const Matrix& router, const RouterSpec& spec, const Routing& routing) override;
+  void experts(ConstRows x, const Routing& routing, const ExpertTable& table, Rows out) override;
+};
+
+}  // namespace colibri

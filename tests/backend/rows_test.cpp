@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations on single rows: norm, activation, gated sum; bounds count the roundings.
+#include "backend/cases.h"
+
+namespace colibri::test {
+namespace {
+
+const std::vector<std::pair<int, int>> kShapes = {{0, 8},  {1, 1},  {2, 15},  {3, 16},
+                                                  {5, 17}, {7, 24}, {1, 256}, {200, 2049}};
+
+// 16 partial sums of positive terms: n / 16 + 4 additions and a product, all relative errors; the root halves them; the
+// mean, eps, root, quotient and two products add six roundings, and the reference its own.
+TEST(RmsNorm, MatchesTheReference) {
+  for (const auto& [rows, cols] : kShapes) {
+    const Values x = Values::random(rows, cols, 1);
+    const Values weight = Values::random(1, cols, 2);
+    Values expected(rows, cols, kNan);
+    backend("reference")->rms_norm(x.view(), weight.data, 1e-6F, expected.view());
+    const std::vector<float> out = same_everywhere([&](Backend& cpu) {
+      Values in_place = x;
+      cpu.rms_norm(in_place.view(), weight.data, 1e-6F, in_place.view());
+      return in_place.data;
+    });
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      EXPECT_NEAR(out[i], expected.data[i], std::abs(expected.data[i]) * (cols / 32.0 + 10) * kUnit);
+    }
+  }
+}
+
+TEST(RmsNorm, OfZerosIsZero) {
+  Values x(2, 40, 0.0F);
+  const std::vector<float> weight(40, 3.0F);
+  backend("cpu")->rms_norm(x.view(), weight, 1e-6F, x.view());
+  for (const float value : x.data) EXPECT_EQ(value, 0.0F);
+}
+
+// exp within 1.5 units in the last place (3 u), sum, quotient, product, and the reference's rounding; below -88 the
+// gate is taken as at most exp(-88) of itself.
+TEST(SiluMul, MatchesTheReferenceOverTheWholeRange) {
+  Values gate(1, 40001, 0.0F);
+  for (int i = 0; i < gate.cols; ++i) gate.data[static_cast<std::size_t>(i)] = static_cast<float>(i - 20000) * 0.0053F;
+  Values up = Values::random(1, gate.cols, 1);
+  Values expected(1, gate.cols, kNan);
+  backend("reference")->silu_mul(gate.view(), up.view(), expected.view());
+  const std::vector<float> out = same_everywhere(
+      [&](Backend& cpu) {
+        Values in_place = gate;
+        cpu.silu_mul(in_place.view(), up.view(), in_place.view());
+        return in_place.data;
+      },
+      false);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    EXPECT_NEAR(out[i], expected.data[i], std::abs(expected.data[i]) * 7 * kUnit + 1e-35 * std::abs(up.data[i]));
+  }
+}
+
+TEST(SiluMul, CarriesNanAndWritesIntoUp) {
+  Values gate(1, 20, kNan);
+  Values up(1, 20, 1.0F);
+  backend("cpu")->silu_mul(gate.view(), up.view(), up.view());
+  for (const float value : up.data) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST(AddGated, MatchesTheReference) {
+  for (const auto& [rows, cols] : kShapes) {
+    const Values y = Values::random(rows, cols, 1);
+    const Values before = Values::random(rows, cols, 2);
+    for (const int gate_cols : {0, 1}) {
+      const Values gate = Values::random(rows, gate_cols, 3);
+      Values expected = before;
+      backend("reference")->add_gated(y.view(), gate.view(), expected.view());
+      const std::vector<float> out = same_everywhere([&](Backend& cpu) {
+        Values sum = before;
+        cpu.add_gated(y.view(), gate.view(), sum.view());
+        return sum.data;
+      });
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        const double magnitude = std::abs(y.data[i]) + std::abs(before.data[i]);
+        EXPECT_NEAR(out[i], expected.data[i], 8 * kUnit * magnitude);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace colibri::test

@@ -172,12 +172,14 @@ Result<double> zipf_exponent(const std::string& router) {
 }
 
 Result<Model> open_model(const BenchOptions& options) {
+  LoadOptions limits;
+  limits.ram_budget = options.common.ram_budget;
   if (options.model) {
     TRY(directory, locate_model(*options.model));
-    return load_model(directory, {.ram_budget = options.common.ram_budget});
+    return load_model(directory, limits);
   }
   TRY(spec, synthetic_shape(*options.synthetic, options.layers, options.vocab));
-  return random_weights(spec, 1, {.ram_budget = options.common.ram_budget});
+  return random_weights(spec, 1, limits);
 }
 
 }  // namespace

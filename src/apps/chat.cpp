@@ -36,11 +36,11 @@ Status chat_command(const ChatOptions& options) {
   std::signal(SIGINT, on_interrupt);
   const bool terminal = isatty(STDIN_FILENO) != 0;
   const auto fresh = [&] {
-    Json::Array messages;
-    if (options.system) messages.push_back(message("system", *options.system));
-    return messages;
+    Json::Array start;
+    if (options.system) start.push_back(message("system", *options.system));
+    return Json(std::move(start));
   };
-  Json::Array messages = fresh();
+  Json messages = fresh();
   if (terminal) std::fprintf(stderr, "Talking to %s. /new starts again, /quit leaves.\n", options.model.c_str());
   for (;;) {
     interrupted->store(terminal);  // at the prompt one Ctrl-C is enough
@@ -53,10 +53,8 @@ Status chat_command(const ChatOptions& options) {
       continue;
     }
     interrupted->store(false);
-    messages.push_back(message("user", std::move(line)));
-    ChatRequest chat;
-    chat.messages = messages;
-    TRY(prompt, session.loaded->chat_prompt(chat));
+    messages.as_array().push_back(message("user", std::move(line)));
+    TRY(prompt, session.loaded->chat_prompt({.messages = &messages}));
     Answer answer(&*session.loaded->tokenizer, options.sampling.stop);
     auto result = generate(
         session, make_request(session, std::move(prompt.ids), options.sampling), answer,
@@ -72,7 +70,7 @@ Status chat_command(const ChatOptions& options) {
       continue;
     }
     std::fputc('\n', stdout);
-    messages.push_back(message("assistant", answer.text()));
+    messages.as_array().push_back(message("assistant", answer.text()));
   }
   return {};
 }

@@ -10,29 +10,43 @@ namespace {
 
 const char* finish_name(Finish finish) { return finish == Finish::length ? "length" : "stop"; }
 
+/// The conversation of a --messages file: messages, tools, add_generation_prompt and any other template variable.
+Result<std::vector<std::int32_t>> conversation_ids(const std::string& path, const LoadedModel& loaded) {
+  TRY(text, read_text(path));
+  TRY(file, parse_json(text).at(path));
+  const Json* messages = file.find("messages");
+  if (messages == nullptr || !messages->is_array()) return data_error(path + ": messages: must be an array");
+  const Json* generate = file.find("add_generation_prompt");
+  if (generate != nullptr && !generate->is_bool())
+    return data_error(path + ": add_generation_prompt: must be true or false");
+  const Json* tools = file.find("tools");
+  if (tools != nullptr && tools->is_null()) tools = nullptr;
+  TRY(prompt, loaded.chat_prompt({messages, tools, &file, generate == nullptr || generate->as_bool()}));
+  return std::move(prompt.ids);
+}
+
 /// Prompt ids from whichever of --prompt, --messages and --ids was given.
 Result<std::vector<std::int32_t>> prompt_ids(const RunOptions& options, const LoadedModel& loaded) {
   if (options.ids) return parse_ids(*options.ids);
-  ChatRequest chat;
-  if (options.messages) {
-    TRY(text, read_text(*options.messages));
-    TRY(variables, parse_json(text).at(*options.messages));
-    TRY(request, chat_request_from_file(std::move(variables)).at(*options.messages));
-    chat = std::move(request);
-  } else {
-    std::string prompt = *options.prompt;
-    if (prompt == "-") {
-      TRY(text, read_text("-"));
-      prompt = std::move(text);
-    }
-    if (options.raw) return loaded.raw_prompt(prompt);
-    Json::Array messages;
-    if (options.system) messages.push_back(Json::Object{{"role", "system"}, {"content", *options.system}});
-    messages.push_back(Json::Object{{"role", "user"}, {"content", std::move(prompt)}});
-    chat.messages = std::move(messages);
+  if (options.messages) return conversation_ids(*options.messages, loaded);
+  std::string text = *options.prompt;
+  if (text == "-") {
+    TRY(input, read_text("-"));
+    text = std::move(input);
   }
-  TRY(rendered, loaded.chat_prompt(chat));
-  return std::move(rendered.ids);
+  if (options.raw) return loaded.raw_prompt(text);
+  Json messages = Json::Array{};
+  if (options.system) messages.as_array().push_back(Json::Object{{"role", "system"}, {"content", *options.system}});
+  messages.as_array().push_back(Json::Object{{"role", "user"}, {"content", std::move(text)}});
+  TRY(prompt, loaded.chat_prompt({.messages = &messages}));
+  return std::move(prompt.ids);
+}
+
+std::int64_t resident_experts(const ModelWeights& weights) {
+  std::size_t count = 0;
+  for (const LayerWeights& layer : weights.layers)
+    if (const auto* moe = std::get_if<MoeWeights>(&layer.ffn)) count += moe->records.size();
+  return static_cast<std::int64_t>(count);
 }
 
 Json report(const Session& session, const Answer& answer, const std::vector<std::int32_t>& prompt,
@@ -56,12 +70,11 @@ Json report(const Session& session, const Answer& answer, const std::vector<std:
                                {"ttft_ms", timings.ttft_s * 1e3},
                                {"prefill_tokens_per_s", rate(prompt.size(), timings.ttft_s)},
                                {"decode_tokens_per_s", rate(decoded, timings.decode_s)}}},
-      {"memory",
-       Json::Object{{"budget", static_cast<std::uint64_t>(loaded.ram_budget)},
-                    {"engine_peak", static_cast<std::uint64_t>(session.engine->bytes() + loaded.model.weights.bytes())},
-                    {"rss_peak", static_cast<std::uint64_t>(peak_resident_bytes())},
-                    {"experts_resident", loaded.model.weights.experts_resident()},
-                    {"expert_misses", 0}}}};
+      {"memory", Json::Object{{"budget", std::uint64_t{loaded.ram_budget}},
+                              {"engine_peak", std::uint64_t{session.engine->bytes() + loaded.model.weights.bytes()}},
+                              {"rss_peak", std::uint64_t{peak_resident_bytes()}},
+                              {"experts_resident", resident_experts(loaded.model.weights)},
+                              {"expert_misses", 0}}}};
 }
 
 }  // namespace

@@ -16,12 +16,8 @@ Result<Tokenizer> open_tokenizer(const std::string& model) {
 
 /// 2026-01-02T03:04:05, or the current local time.
 Result<std::tm> parse_now(const std::optional<std::string>& text) {
+  if (!text) return local_now();
   std::tm now{};
-  if (!text) {
-    const std::time_t seconds = std::time(nullptr);
-    localtime_r(&seconds, &now);
-    return now;
-  }
   const char* end = strptime(text->c_str(), "%Y-%m-%dT%H:%M:%S", &now);
   if (end == nullptr || *end != '\0') return Error{Exit::usage, "--now: write it like 2026-01-02T03:04:05"};
   return now;

@@ -3,7 +3,6 @@
 #include "engine/loaded_model.h"
 
 #include <algorithm>
-#include <ctime>
 #include <random>
 
 #include "base/memory.h"
@@ -62,10 +61,7 @@ std::vector<std::int32_t> LoadedModel::stop_ids(bool ignore_eos) const {
 Result<LoadedModel::Prompt> LoadedModel::chat_prompt(const ChatRequest& chat) const {
   if (!tokenizer) return data_error(no_tokenizer);
   if (!chat_template) return data_error(no_chat_template);
-  std::tm now{};
-  const std::time_t seconds = std::time(nullptr);
-  localtime_r(&seconds, &now);
-  TRY(rendered, chat_template->render_chat(chat, now));
+  TRY(rendered, chat_template->render_chat(chat));
   TRY(ids, tokenizer->encode(rendered.text, rendered.plain));
   return Prompt{std::move(rendered.text), std::move(ids)};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formulas: linear (position interpolation), llama3 (Llama 3.1), yarn (arXiv 2309.00071). Powers are taken in double
-// and rounded once; the blends are in fp32, as the oracle has them.
+// Formulas: linear (position interpolation), llama3 (Llama 3.1), yarn (arXiv 2309.00071). Everything is rounded to fp32
+// where the oracle rounds, since positions multiply whatever differs.
 #include "model/rope.h"
 
 #include <algorithm>
@@ -91,8 +91,10 @@ RopeSpec parse_rope(ConfigReader& config, int head_dim, int context, double defa
                   "the rotary part of " + std::to_string(rope.dim) + " values is not a positive even number");
     return rope;
   }
-  for (int i = 0; i < rope.dim; i += 2)
-    rope.inv_freq.push_back(static_cast<float>(1.0 / std::pow(theta, static_cast<double>(i) / rope.dim)));
+  for (int i = 0; i < rope.dim; i += 2) {
+    const float exponent = static_cast<float>(i) / static_cast<float>(rope.dim);
+    rope.inv_freq.push_back(1.0F / static_cast<float>(std::pow(theta, exponent)));
+  }
 
   if (kind == "linear") {
     const auto factor = static_cast<float>(scaling.real("factor", 1e-3, kMaxFactor));

@@ -14,7 +14,7 @@ namespace colibri {
 namespace {
 
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
-constexpr JsonLimits kHeaderLimits{.depth = 4, .bytes = kMaxHeaderBytes, .values = 4'000'000};
+constexpr JsonLimits kHeaderLimits{.depth = 4, .bytes = kMaxHeaderBytes, .values = 2'000'000};
 constexpr std::size_t kMaxDimensions = 8;
 constexpr std::size_t kShownNameBytes = 120;
 

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// config.json and generation_config.json: published files give the published facts, hostile ones name the key.
+#include "model/config.h"
+
+#include <cmath>
+
+#include "model/families.h"
+#include "model/fixture.h"
+#include "model/size.h"
+
+namespace colibri {
+namespace {
+
+using namespace test;
+
+/// A conformance model's config with one member replaced.
+Result<ModelConfig> with(const std::string& model, std::string_view key, const std::string& value) {
+  Json config = json_file(kConformance + model + "/config.json");
+  config.set(key, json_of(value));
+  return parse_config(config, "config.json");
+}
+
+Result<ModelConfig> published(const std::string& name) {
+  return parse_config(json_file(kSource + "/tests/model/data/configs/" + name + ".json"), name + ".json");
+}
+
+TEST(Config, EveryConformanceModelParses) {
+  for (const auto& entry : std::filesystem::directory_iterator(kConformance)) {
+    SCOPED_TRACE(entry.path().string());
+    const auto config = read_config(entry.path().string());
+    expect_ok(config);
+    EXPECT_EQ(config->generation.eos, std::vector<int>{2});
+    EXPECT_EQ(config->generation.bos, 1);
+    EXPECT_EQ(config->generation.pad, 0);
+    EXPECT_TRUE(config->warnings.empty());
+  }
+}
+
+struct Fact {
+  const char* name;
+  double total, active;  // as their makers state them, in units of 10^9
+  double error;          // of their rounding
+};
+
+TEST(Config, ParameterCountsAreThePublishedOnes) {
+  const Fact facts[] = {
+      {"qwen3-30b-a3b", 30.5, 3.3, 0.06},      {"mixtral-8x7b", 46.7, 12.9, 0.06},
+      {"olmoe-1b-7b", 6.9, 1.3, 0.06},         {"qwen1.5-moe-a2.7b", 14.3, 2.7, 0.06},
+      {"qwen2-57b-a14b", 57.4, 14, 0.6},       {"openbuddy-30ba3b", 30.5, 3.3, 0.06},
+      {"qwen3-coder-480b-a35b", 480, 35, 0.6},
+  };
+  for (const Fact& fact : facts) {
+    SCOPED_TRACE(fact.name);
+    const auto config = published(fact.name);
+    expect_ok(config);
+    const ParameterCount count = model_parameters(config->spec);
+    EXPECT_NEAR(count.total / 1e9, fact.total, fact.error);
+    EXPECT_NEAR(count.active / 1e9, fact.active, fact.error);
+  }
+}
+
+TEST(Config, Qwen3Moe) {
+  const auto config = published("qwen3-30b-a3b");
+  expect_ok(config);
+  const ModelSpec& spec = config->spec;
+  EXPECT_EQ(spec.family, "qwen3_moe");
+  EXPECT_EQ(spec.vocab, 151936);
+  EXPECT_EQ(spec.context, 40960);
+  ASSERT_EQ(spec.layers.size(), 48U);
+  const AttentionSpec& attention = spec.layers[47].attention;
+  EXPECT_EQ(attention.n_heads, 32);
+  EXPECT_EQ(attention.n_kv_heads, 4);
+  EXPECT_EQ(attention.head_dim, 128);
+  EXPECT_FLOAT_EQ(attention.scale, std::sqrt(1.0F / 128));
+  EXPECT_EQ(attention.qk_norm, QkNorm::per_head);
+  EXPECT_FALSE(attention.qkv_bias || attention.o_bias);
+  EXPECT_EQ(attention.window, 0);
+  const auto& moe = std::get<MoeFfn>(spec.layers[0].ffn);
+  EXPECT_EQ(moe.router.n_experts, 128);
+  EXPECT_EQ(moe.router.top_k, 8);
+  EXPECT_TRUE(moe.router.norm_topk);
+  EXPECT_EQ(moe.d_ff, 768);
+  EXPECT_EQ(moe.shared_d_ff, 0);
+}
+
+TEST(Config, Qwen2MoeHasASharedExpertBehindAGate) {
+  const auto config = published("qwen1.5-moe-a2.7b");
+  expect_ok(config);
+  const LayerSpec& layer = config->spec.layers[5];
+  EXPECT_TRUE(layer.attention.qkv_bias);
+  EXPECT_FALSE(layer.attention.o_bias);
+  EXPECT_EQ(layer.attention.head_dim, 128);
+  const auto& moe = std::get<MoeFfn>(layer.ffn);
+  EXPECT_EQ(moe.shared_d_ff, 5632);
+  EXPECT_TRUE(moe.shared_gate);
+  EXPECT_FALSE(moe.router.norm_topk);
+}
+
+TEST(Config, MixtralNormalisesAndMaySlide) {
+  const auto plain = published("mixtral-8x7b");
+  expect_ok(plain);
+  EXPECT_TRUE(std::get<MoeFfn>(plain->spec.layers[0].ffn).router.norm_topk);
+  EXPECT_EQ(plain->spec.layers[0].attention.window, 0);
+  EXPECT_FLOAT_EQ(plain->spec.norm_eps, 1e-5F);
+  const auto sliding = published("notux-8x7b");
+  expect_ok(sliding);
+  EXPECT_EQ(sliding->spec.layers[31].attention.window, 4096);
+}
+
+TEST(Config, OlmoeNormalisesAllHeadsTogetherAndItsEpsilonMayBeAbsent) {
+  const auto config = published("olmoe-1b-7b");
+  expect_ok(config);
+  EXPECT_EQ(config->spec.layers[0].attention.qk_norm, QkNorm::full);
+  EXPECT_FLOAT_EQ(config->spec.norm_eps, 1e-5F);
+}
+
+TEST(Config, SparseStepAndMlpOnlyLayersPlaceDenseLayers) {
+  const auto kinds = [](const std::string& model) {
+    std::string text;
+    const auto config = read_config(kConformance + model);
+    for (const LayerSpec& layer : config->spec.layers) text += std::holds_alternative<MoeFfn>(layer.ffn) ? 'm' : 'd';
+    return text;
+  };
+  EXPECT_EQ(kinds("qwen3_moe_sparse_step"), "dmdm");
+  EXPECT_EQ(kinds("qwen2_moe"), "mdm");
+  EXPECT_EQ(kinds("qwen3_moe"), "mm");
+}
+
+TEST(Config, WindowsMakeKvGroups) {
+  const auto config = read_config(kConformance + "qwen2");  // full, sliding, sliding
+  expect_ok(config);
+  ASSERT_EQ(config->spec.kv_groups.size(), 2U);
+  EXPECT_EQ(config->spec.kv_groups[0].layers, std::vector<int>{0});
+  EXPECT_EQ(config->spec.kv_groups[0].window, 0);
+  EXPECT_EQ(config->spec.kv_groups[1].layers, (std::vector<int>{1, 2}));
+  EXPECT_EQ(config->spec.kv_groups[1].window, 20);
+  EXPECT_EQ(config->spec.layers[2].attention.kv_group, 1);
+  EXPECT_EQ(read_config(kConformance + "mixtral_swa")->spec.kv_groups.size(), 1U);
+}
+
+/// The windows of three layers, 0 for none.
+std::string windows(const std::string& model, const std::string& members) {
+  Json config = json_file(kConformance + model + "/config.json");
+  config.set("num_hidden_layers", 3);
+  for (const char* key : {"layer_types", "max_window_layers", "mlp_only_layers"}) config.set(key, Json());
+  const Json changes = json_of(members);
+  for (const auto& [key, value] : changes.as_object()) config.set(key, value);
+  const auto parsed = parse_config(config, "config.json");
+  if (!parsed.ok()) return parsed.error().message;
+  std::string text;
+  for (const LayerSpec& layer : parsed->spec.layers) text += std::to_string(layer.attention.window) + " ";
+  return text;
+}
+
+TEST(Config, WindowsFollowTransformersDefaults) {
+  const std::string on = R"("use_sliding_window": true, "sliding_window": 9)";
+  EXPECT_EQ(windows("qwen2", "{" + on + R"(, "max_window_layers": 2})"), "0 0 9 ");
+  EXPECT_EQ(windows("qwen2", R"({"use_sliding_window": false, "sliding_window": 9, "max_window_layers": 0})"),
+            "0 0 0 ");
+  EXPECT_EQ(windows("qwen2_moe", "{" + on + R"(, "max_window_layers": 3})"), "9 0 9 ");
+  EXPECT_EQ(windows("qwen3_moe", "{" + on + "}"), "9 9 9 ");
+  EXPECT_EQ(
+      windows("qwen3", "{" + on + R"(, "layer_types": ["sliding_attention", "full_attention", "full_attention"]})"),
+      "9 0 0 ");
+  EXPECT_NE(windows("qwen3", "{" + on + R"(, "layer_types": ["full_attention"]})").find("layer_types"),
+            std::string::npos);
+  EXPECT_NE(windows("qwen3", R"({"layer_types": ["a", "b", "c"]})").find("layer_types"), std::string::npos);
+}
+
+TEST(Config, UnsupportedModelsSayWhatIsSupported) {
+  expect_error(published("gpt-oss-20b"), Exit::data, {"model_type", "gpt_oss", "qwen3_moe", "mixtral"});
+  expect_error(parse_config(json_of("{}"), "config.json"), Exit::data, {"config.json", "model_type", "missing"});
+  expect_error(parse_config(json_of("[]"), "config.json"), Exit::data, {"config.json"});
+  expect_error(published("mixtral-awq"), Exit::data, {"quantization_config", "awq", "bf16"});
+  expect_error(published("qwen2-57b-mlx-4bit"), Exit::data, {"quantization", "bf16"});
+  expect_error(published("mistral-with-experts"), Exit::data, {"num_experts"});
+}
+
+struct Hostile {
+  const char* model;
+  const char* key;
+  const char* value;
+};
+
+TEST(Config, HostileValuesNameTheirKey) {
+  const Hostile cases[] = {
+      {"qwen3_moe", "num_local_experts", "0"},
+      {"qwen3_moe", "num_local_experts", "2147483648"},
+      {"qwen3_moe", "num_local_experts", "-1"},
+      {"qwen3_moe", "num_local_experts", "1.0"},
+      {"qwen3_moe", "num_local_experts", "\"10\""},
+      {"qwen3_moe", "num_local_experts", "1e400000"},
+      {"qwen3_moe", "num_experts_per_tok", "0"},
+      {"qwen3_moe", "num_experts_per_tok", "11"},
+      {"olmoe", "num_experts", "0"},
+      {"mixtral", "num_experts_per_tok", "9"},
+      {"qwen3_moe", "num_hidden_layers", "0"},
+      {"qwen3_moe", "num_hidden_layers", "100000"},
+      {"qwen3_moe", "num_attention_heads", "0"},
+      {"qwen3_moe", "num_key_value_heads", "0"},
+      {"qwen3_moe", "num_key_value_heads", "3"},
+      {"qwen2_moe", "num_attention_heads", "5"},
+      {"qwen3_moe", "head_dim", "0"},
+      {"qwen3_moe", "head_dim", "33"},
+      {"qwen3_moe", "head_dim", "1000000"},
+      {"qwen3_moe", "hidden_size", "0"},
+      {"qwen3_moe", "hidden_size", "2147483647"},
+      {"qwen3_moe", "hidden_size", "null"},
+      {"qwen3_moe", "vocab_size", "0"},
+      {"qwen3_moe", "vocab_size", "2147483647"},
+      {"qwen3_moe", "max_position_embeddings", "0"},
+      {"qwen3_moe", "moe_intermediate_size", "0"},
+      {"qwen3_moe_sparse_step", "intermediate_size", "0"},
+      {"qwen3_moe", "decoder_sparse_step", "0"},
+      {"qwen3_moe", "mlp_only_layers", "[-1]"},
+      {"qwen3_moe", "mlp_only_layers", "[4096]"},
+      {"qwen3_moe", "mlp_only_layers", "{\"a\": 1}"},
+      {"qwen3_moe", "rms_norm_eps", "-1"},
+      {"qwen3_moe", "rms_norm_eps", "\"1e-6\""},
+      {"qwen3_moe", "tie_word_embeddings", "1"},
+      {"qwen3_moe", "hidden_act", "\"gelu\""},
+      {"qwen3_moe", "hidden_act", "7"},
+      {"qwen3_moe", "eos_token_id", "320"},
+      {"qwen3_moe", "eos_token_id", "-1"},
+      {"qwen3_moe", "eos_token_id", "[2, 320]"},
+      {"qwen3_moe", "eos_token_id", "\"2\""},
+      {"qwen2_moe", "shared_expert_intermediate_size", "0"},
+      {"mixtral_swa", "sliding_window", "0"},
+      {"mixtral_swa", "sliding_window", "-5"},
+      {"olmoe", "clip_qkv", "8.0"},
+      {"llama", "mlp_bias", "true"},
+      {"llama", "num_experts", "8"},
+      {"qwen3", "model_type", "7"},
+      {"qwen3", "quantization_config", "{\"quant_method\": \"fp8\"}"},
+  };
+  for (const Hostile& item : cases) {
+    SCOPED_TRACE(std::string(item.model) + " " + item.key + " " + item.value);
+    auto value = parse_json(item.value);
+    if (!value.ok()) continue;  // a number beyond doubles does not pass the JSON parser
+    expect_error(with(item.model, item.key, item.value), Exit::data, {"config.json", item.key});
+  }
+}
+
+TEST(Config, RefusesSizesThatAreLegalAloneAndAbsurdTogether) {
+  Json config = json_file(kConformance + "qwen3_moe/config.json");
+  config.set("num_local_experts", 65536);
+  config.set("num_hidden_layers", 4096);
+  expect_error(parse_config(config, "config.json"), Exit::data, {"num_local_experts"});
+  config.set("num_hidden_layers", 4);
+  config.set("hidden_size", 1 << 20);
+  config.set("moe_intermediate_size", 1 << 20);
+  expect_error(parse_config(config, "config.json"), Exit::data, {"hidden_size", "parameters"});
+}
+
+TEST(Config, FilesThatAreNoConfigAreNamed) {
+  TempDir dir;
+  expect_error(read_config(dir.path()), Exit::not_found, {"config.json"});
+  dir.write("config.json", "{\"model_type\": \"qwen3_moe\"");
+  expect_error(read_config(dir.path()), Exit::data, {dir / "config.json", "line 1"});
+  dir.write("config.json", std::string(100000, '['));
+  expect_error(read_config(dir.path()), Exit::data, {dir / "config.json", "deep"});
+  dir.write("config.json", R"({"model_type": "qwen3", "model_type": "llama"})");
+  expect_error(read_config(dir.path()), Exit::data, {dir / "config.json", "duplicate", "model_type"});
+  dir.write("config.json", std::string(9 << 20, ' '));
+  expect_error(read_config(dir.path()), Exit::data, {dir / "config.json", "limit"});
+}
+
+TEST(GenerationConfigFile, ReplacesWhatItSpeaksOf) {
+  const auto config = read_config(kSource + "/models/colibri-tiny");
+  expect_ok(config);
+  EXPECT_EQ(config->generation.eos, (std::vector<int>{2, 0}));
+  EXPECT_EQ(config->generation.bos, std::nullopt);
+  EXPECT_EQ(config->generation.pad, 0);
+  EXPECT_TRUE(config->generation.do_sample);
+  EXPECT_FLOAT_EQ(config->generation.temperature, 0.7F);
+  EXPECT_FLOAT_EQ(config->generation.top_p, 0.9F);
+  EXPECT_EQ(config->generation.top_k, 40);
+  EXPECT_FLOAT_EQ(config->generation.repetition_penalty, 1.0F);
+  EXPECT_EQ(config->generation.max_new_tokens, std::nullopt);
+}
+
+TEST(GenerationConfigFile, BoundsEveryValue) {
+  for (const char* file : {R"({"temperature": -1})", R"({"temperature": "hot"})", R"({"top_p": 1.1})",
+                           R"({"top_k": -5})", R"({"min_p": 2})", R"({"repetition_penalty": 0})",
+                           R"({"eos_token_id": [1, 99999]})", R"({"max_new_tokens": 0})", R"({"do_sample": 1})"}) {
+    SCOPED_TRACE(file);
+    GenerationConfig generation;
+    const Json json = json_of(file);
+    const std::string& key = json.as_object()[0].first;
+    expect_error(parse_generation_config(json, "generation_config.json", 320, generation), Exit::data,
+                 {"generation_config.json", key});
+  }
+}
+
+TEST(GenerationConfigFile, IdsThatDoNotExistAreNone) {
+  GenerationConfig generation;
+  expect_ok(parse_generation_config(json_of(R"({"bos_token_id": -1, "pad_token_id": 320, "eos_token_id": 7})"), "g",
+                                    320, generation));
+  EXPECT_EQ(generation.bos, std::nullopt);
+  EXPECT_EQ(generation.pad, std::nullopt);
+  EXPECT_EQ(generation.eos, std::vector<int>{7});
+}
+
+TEST(GenerationConfigFile, NoEosIsAWarning) {
+  TempDir dir;
+  Json config = json_file(kConformance + "qwen3_moe/config.json");
+  config.set("eos_token_id", Json());
+  dir.write("config.json", write_json(config));
+  const auto read = read_config(dir.path());
+  expect_ok(read);
+  ASSERT_EQ(read->warnings.size(), 1U);
+  EXPECT_NE(read->warnings[0].find("eos_token_id"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace colibri

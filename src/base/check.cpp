@@ -9,8 +9,8 @@
 
 namespace colibri {
 
-void check_failed(std::string_view condition, std::source_location where) {
-  std::fprintf(stderr, "colibri: internal error: %s:%u: CHECK(%.*s) failed\n", where.file_name(), where.line(),
+void check_failed(std::string_view condition, const char* file, int line) {
+  std::fprintf(stderr, "colibri: internal error: %s:%d: CHECK(%.*s) failed\n", file, line,
                static_cast<int>(condition.size()), condition.data());
   std::fflush(stderr);
   _exit(static_cast<int>(Exit::internal));

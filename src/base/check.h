@@ -3,16 +3,14 @@
 // that is what Result is for.
 #pragma once
 
-#include <source_location>
 #include <string_view>
 
 namespace colibri {
 
 /// Prints one line naming the place and ends the process with exit code 70 (Exit::internal).
-[[noreturn]] void check_failed(std::string_view condition, std::source_location where);
+[[noreturn]] void check_failed(std::string_view condition, const char* file, int line);
 
 }  // namespace colibri
 
-#define CHECK(condition)                               \
-  (static_cast<bool>(condition) ? static_cast<void>(0) \
-                                : ::colibri::check_failed(#condition, std::source_location::current()))
+#define CHECK(condition) \
+  (static_cast<bool>(condition) ? static_cast<void>(0) : ::colibri::check_failed(#condition, __FILE__, __LINE__))

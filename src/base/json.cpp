@@ -157,7 +157,7 @@ void write_number(double value, std::string& out) {
 
 void write(const Json& value, int indent, int level, std::string& out) {
   const auto line_break = [&](int at) {
-    if (indent > 0) out.append(1, '\n').append(static_cast<std::size_t>(indent * at), ' ');
+    if (indent > 0) out.append(1, '\n').append(static_cast<std::size_t>(indent) * static_cast<std::size_t>(at), ' ');
   };
   if (value.is_null()) {
     out += "null";

@@ -145,9 +145,12 @@ void CpuBackend::attend(const AttentionTile& tile, ConstRows q, const AttentionS
   }
 
   for (int t = 0; t < rows; ++t) {
+    float* from = sums + t * kLanes;
     float* to = out.row(sequence.first_row + query_of(t)) + column_of(t);
-    const float inverse = 1.0F / total[static_cast<std::size_t>(t)];
-    for (int d = 0; d < dim; ++d) to[d] = sums[(d / kLanes * rows + t) * kLanes + d % kLanes] * inverse;
+    simd_.scale_chunks(from, std::ptrdiff_t{rows} * kLanes, chunks, 1.0F / total[static_cast<std::size_t>(t)]);
+    for (int d = 0; d < dim; d += kLanes, from += std::ptrdiff_t{rows} * kLanes) {
+      std::copy_n(from, std::min(kLanes, dim - d), to + d);
+    }
   }
 }
 

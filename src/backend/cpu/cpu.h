@@ -86,7 +86,7 @@ class CpuBackend final : public Backend {
 
   Scratch panels_;  // packed x of linear and experts
   Scratch hidden_;  // experts: activations between their two products
-  Scratch parts_;   // experts: [pairs][d_model]
+  Scratch parts_;   // experts: some outputs of all pairs, per thread
   Scratch logits_;  // route: [rows][n_experts]
   Scratch heads_;   // attention: per thread
   std::vector<std::int32_t> offsets_;

@@ -51,7 +51,6 @@ void CpuBackend::experts(ConstRows x, const Routing& routing, const ExpertTable&
   const std::size_t n_pairs = pairs_.size();
   float* panels = panels_.floats(n_pairs * x_padded);
   float* hidden = hidden_.floats(n_pairs * h_padded);
-  float* parts = parts_.floats(n_pairs * static_cast<std::size_t>(d_model));
 
   const auto row_of = [&](const ExpertBlock& block, int t) {
     return x.row(pairs_[static_cast<std::size_t>(block.first + t)] / routing.top_k);
@@ -97,27 +96,29 @@ void CpuBackend::experts(ConstRows x, const Routing& routing, const ExpertTable&
   const int out_tiles = ceil_div(d_model, kTileRows);
   // A lone row needs all the chains of a call to keep the multipliers busy; many rows bring their own.
   const int group = x.rows < 8 ? kMaxTiles : std::clamp(out_tiles / (4 * pool_.size()), 1, kMaxTiles);
-  const auto combine = [&](int task, int) {
+  const std::size_t part = n_pairs * static_cast<std::size_t>(group * kTileRows);  // outputs of a task, of all pairs
+  float* parts = parts_.floats(part * static_cast<std::size_t>(pool_.size()));
+  const auto combine = [&](int task, int thread) {
     alignas(64) std::array<float, kMaxTiles * kMaxTokens * kLanes> y;
     std::array<const std::uint16_t*, kMaxTiles> tile;
     const int first_tile = task * group;
     const int n = std::min(group, out_tiles - first_tile);
     const int column = first_tile * kTileRows;
     const int width = std::min(n * kTileRows, d_model - column);
+    float* own = parts + part * static_cast<std::size_t>(thread);  // [pairs][width]
     for (const ExpertBlock& block : blocks_) {
       for (int i = 0; i < n; ++i) tile[static_cast<std::size_t>(i)] = table.down(block.expert).tile(first_tile + i);
       simd_.product({hidden + static_cast<std::size_t>(block.first) * h_padded, block.tokens, block.tokens}, d_ff,
                     tile.data(), n, y.data());
-      simd_.finish(y.data(), block.tokens, width, nullptr, false,
-                   parts + static_cast<std::size_t>(block.first) * static_cast<std::size_t>(d_model) + column, d_model);
+      simd_.finish(y.data(), block.tokens, width, nullptr, false, own + std::ptrdiff_t{block.first} * width, width);
     }
     for (int r = 0; r < x.rows; ++r) {
       float* sum = y.data();
       std::fill_n(sum, width, 0.0F);
       for (std::size_t pair = static_cast<std::size_t>(r) * top_k; pair < static_cast<std::size_t>(r + 1) * top_k;
            ++pair) {
-        const float* part = parts + static_cast<std::size_t>(place_[pair]) * static_cast<std::size_t>(d_model) + column;
-        simd_.add_scaled(part, routing.weights[pair], width, sum);
+        const float* from = own + std::ptrdiff_t{place_[pair]} * width;
+        simd_.add_scaled(from, routing.weights[pair], width, sum);
       }
       simd_.add_scaled(sum, 1.0F, width, out.row(r) + column);
     }

@@ -41,7 +41,7 @@ void CpuBackend::linear(ConstRows x, const Matrix& w, std::span<const float> bia
   const std::size_t work = static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(tiles) * tile_bytes / 2;
   int group = tiles;          // tiles of a task
   int group_blocks = blocks;  // blocks of a task
-  if (work > kGrain && pool_.size() > 1) {
+  if (work > kGrain) {
     const int most = static_cast<int>(std::max<std::size_t>(1, kTilesBytes / std::max<std::size_t>(1, tile_bytes)));
     group = ceil_div(std::clamp(tiles / (8 * pool_.size()), 1, most), kMaxTiles) * kMaxTiles;
     const int wanted = ceil_div(4 * pool_.size(), ceil_div(tiles, group));  // cuts of the rows, to have enough tasks

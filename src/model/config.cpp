@@ -111,7 +111,7 @@ Status parse_generation_config(const Json& file, const std::string& place, int v
   real("top_p", generation.top_p, 0, 1);
   real("min_p", generation.min_p, 0, 1);
   real("repetition_penalty", generation.repetition_penalty, 1e-3, 1e3);
-  generation.top_k = reader.integer_or("top_k", generation.top_k, 0, kMaxVocab);
+  generation.top_k = std::max(reader.integer_or("top_k", generation.top_k, -1, kMaxVocab), 0);  // -1 is "all" too
   if (reader.has("max_new_tokens")) generation.max_new_tokens = reader.integer("max_new_tokens", 1, 1 << 30);
   return reader.status();
 }

@@ -4,7 +4,6 @@
 // bound), so that a parser is a straight line of reads with one question at its end.
 #pragma once
 
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kMaxFactor = 1e6;
 constexpr double kMaxTheta = 1e15;
-constexpr int kMaxContext = 1 << 30;
+constexpr int kMaxOriginal = 1 << 28;
 
 /// 0 below `low`, 1 above `high`, linear between.
 float ramp(int i, double low, double high) {
@@ -27,7 +27,7 @@ void scale_llama3(ConfigReader& scaling, int context, std::vector<float>& freque
   const auto factor = static_cast<float>(scaling.real("factor", 1e-3, kMaxFactor));
   const double low = scaling.real("low_freq_factor", 1e-3, kMaxFactor);
   const double high = scaling.real("high_freq_factor", 1e-3, kMaxFactor);
-  const double original = scaling.integer_or("original_max_position_embeddings", context, 1, kMaxContext);
+  const double original = scaling.integer_or("original_max_position_embeddings", context, 1, kMaxOriginal);
   if (high <= low) scaling.refuse("high_freq_factor", "must be larger than low_freq_factor");
   if (scaling.failed()) return;
   for (float& frequency : frequencies) {
@@ -43,7 +43,7 @@ void scale_llama3(ConfigReader& scaling, int context, std::vector<float>& freque
 }
 
 void scale_yarn(ConfigReader& scaling, int context, double theta, RopeSpec& rope) {
-  const int original = scaling.integer_or("original_max_position_embeddings", context, 1, kMaxContext);
+  const int original = scaling.integer_or("original_max_position_embeddings", context, 1, kMaxOriginal);
   const double factor = scaling.real_or("factor", static_cast<double>(context) / original, 1e-3, kMaxFactor);
   const double mscale = scaling.real_or("mscale", 0, 0, kMaxFactor);
   const double mscale_all_dim = scaling.real_or("mscale_all_dim", 0, 0, kMaxFactor);

@@ -9,7 +9,6 @@
 namespace colibri {
 namespace {
 
-constexpr int kMaxContext = 1 << 28;
 constexpr int kMaxHeads = 4096;
 constexpr int kMaxHeadDim = 4096;
 

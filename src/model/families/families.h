@@ -4,6 +4,7 @@
 // bounded, so that a hostile file ends in the reader's error.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "core/spec.h"
@@ -19,6 +20,8 @@ ModelSpec parse_qwen2(ConfigReader& config);
 ModelSpec parse_qwen2_moe(ConfigReader& config);
 ModelSpec parse_qwen3(ConfigReader& config);
 ModelSpec parse_qwen3_moe(ConfigReader& config);
+
+inline constexpr int kMaxContext = 1 << 28;
 
 /// A family's values where the file gives none.
 struct Defaults {
@@ -46,7 +49,7 @@ void set_attention_bias(ConfigReader& config, ModelSpec& spec);
 template <class ByDefault>
 void set_windows(ConfigReader& config, ModelSpec& spec, ByDefault by_default) {
   const bool used = config.flag_or("use_sliding_window", false);
-  const int window = used ? config.integer_or("sliding_window", 4096, 1, spec.context) : 0;
+  const int window = used ? config.integer_or("sliding_window", 4096, 1, kMaxContext) : 0;
   const std::vector<std::string> types = config.texts("layer_types");
   if (!types.empty() && types.size() != spec.layers.size())
     config.refuse("layer_types", "its length differs from num_hidden_layers");

@@ -13,8 +13,7 @@
 namespace colibri {
 namespace {
 
-constexpr std::size_t kMaxMerges = std::size_t{1} << 22;  // published tokenizers have up to 515,000
-constexpr std::size_t kShortWord = 48;                    // symbols up to which scanning beats a heap
+constexpr std::size_t kShortWord = 48;  // symbols up to which scanning beats a heap
 
 bool looks_like_byte(std::string_view token) {
   return token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
@@ -130,8 +129,6 @@ Status Bpe::read_merges(const Json& model, std::span<const TokenId> reserved) {
   for (const TokenId id : reserved)
     if (id < size()) is_reserved_[static_cast<std::size_t>(id)] = true;
   TRY(merges, array_field(model, "merges"));
-  if (merges->size() > kMaxMerges)
-    return data_error(std::to_string(merges->size()) + " merges; at most " + std::to_string(kMaxMerges));
   std::string joined;
   for (std::size_t rank = 0; rank < merges->size(); ++rank) {
     const auto place = [&] { return "merge " + std::to_string(rank); };

@@ -202,12 +202,13 @@ Status Regex::Matcher::find_all(std::string_view text, std::vector<ByteRange>& o
     if (result == PCRE2_ERROR_NOMATCH) return {};
     if (result < 0) return data_error("matching stopped: " + pcre2_message(result));
     const ByteRange found{bounds[0], bounds[1]};
-    if (found.end <= found.begin && found.end == last_end) {  // \K in a look-ahead can even end before it begins
+    if (found.begin == found.end && found.end == last_end) {
       if (from >= text.size()) return {};
       from += utf8_step(text.substr(from)).length;
       continue;
     }
-    if (found.end < found.begin || (!out.empty() && last_end != std::string_view::npos && found.begin < last_end))
+    // \K in a look-around can move a match's bounds past each other, or back.
+    if (found.end < found.begin || (last_end != std::string_view::npos && found.begin < last_end))
       return data_error("matching stopped: a match that begins before the last one's end");
     out.push_back(found);
     from = last_end = found.end;

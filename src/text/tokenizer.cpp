@@ -13,7 +13,7 @@ namespace colibri {
 namespace {
 
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{128} << 20;  // published files have up to 34 MB
-constexpr std::size_t kMaxFileValues = 16'000'000;                 // and up to 2 million values
+constexpr std::size_t kMaxFileValues = 4'000'000;                  // and up to 2 million values: they bound merges too
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 // Vocabularies made from tiktoken files leave some ids between the words and the special tokens unused.
 constexpr std::size_t kMaxUnusedIds = 1024;

@@ -84,7 +84,7 @@ TEST(HostileTokenizer, TenMillionMerges) {
   json.reserve(40'000'000);
   for (int i = 1; i < 10'000'000; ++i) json += ",\"\"";
   json += "]}}";
-  EXPECT_SAYS(refusal_of_text(json), "10000000 merges; at most 4194304");
+  EXPECT_SAYS(refusal_of_text(json), "more values than the limit allows");
 }
 
 TEST(HostileTokenizer, Tokens) {

@@ -5,8 +5,6 @@
 #include "backend/cpu/simd.h"
 
 #include <algorithm>
-#include <array>
-#include <cfloat>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -199,157 +197,149 @@ HWY_INLINE void step(const float* x, const std::uint16_t* const (&tile)[kTiles],
   }
 }
 
+/// Accumulators from and to y[tile][stride][16].
 template <int kTokens, int kTiles>
-void product_of(const Panel& x, int cols, const std::uint16_t* const* tiles, float* y) {
-  const std::uint16_t* tile[kTiles];
-  V acc[kTiles][kTokens][kVectors];
-  COLIBRI_UNROLL
-  for (int i = 0; i < kTiles; ++i) {
-    tile[i] = tiles[i];
-    COLIBRI_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      COLIBRI_UNROLL
-      for (int v = 0; v < kVectors; ++v) acc[i][t][v] = hn::Zero(D());
-    }
-  }
-  const std::ptrdiff_t chunk = std::ptrdiff_t{x.stride} * kLanes;
-  const float* row = x.data;
-  std::size_t offset = 0;
-  int k = 0;
-  for (; k + kLanes <= cols; k += kLanes, row += chunk) {
-    for (int j = 0; j < kLanes; j += 2, offset += 2 * kTileRows) {
-      step<kTokens, kTiles, true>(row + j, tile, offset, acc);
-    }
-  }
-  for (; k + 2 <= cols; k += 2, row += 2, offset += 2 * kTileRows) {
-    step<kTokens, kTiles, true>(row, tile, offset, acc);
-  }
-  if (k < cols) step<kTokens, kTiles, false>(row, tile, offset, acc);
+HWY_INLINE void load_sums(const float* y, int stride, V (&acc)[kTiles][kTokens][kVectors]) {
   COLIBRI_UNROLL
   for (int i = 0; i < kTiles; ++i) {
     COLIBRI_UNROLL
     for (int t = 0; t < kTokens; ++t) {
+      const float* from = y + (std::ptrdiff_t{i} * stride + t) * kLanes;
       COLIBRI_UNROLL
-      for (int v = 0; v < kVectors; ++v) {
-        hn::StoreU(acc[i][t][v], D(), y + (std::ptrdiff_t{i} * x.stride + t) * kLanes + v * kWidth);
-      }
+      for (int v = 0; v < kVectors; ++v) acc[i][t][v] = hn::LoadU(D(), from + v * kWidth);
+    }
+  }
+}
+template <int kTokens, int kTiles>
+HWY_INLINE void store_sums(const V (&acc)[kTiles][kTokens][kVectors], int stride, float* y) {
+  COLIBRI_UNROLL
+  for (int i = 0; i < kTiles; ++i) {
+    COLIBRI_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      float* to = y + (std::ptrdiff_t{i} * stride + t) * kLanes;
+      COLIBRI_UNROLL
+      for (int v = 0; v < kVectors; ++v) hn::StoreU(acc[i][t][v], D(), to + v * kWidth);
     }
   }
 }
 
-template <int kTokens, int kTiles>
-void product_f32_of(const Panel& x, int first, int last, const float* const* tiles, std::ptrdiff_t row_stride,
-                    float* y) {
-  const float* tile[kTiles];
-  V acc[kTiles][kTokens][kVectors];
-  COLIBRI_UNROLL
-  for (int i = 0; i < kTiles; ++i) {
-    tile[i] = tiles[i];
+/// A product of bf16 tiles: `run` takes the first kTiles of them.
+struct Bf16Product {
+  const Panel& x;
+  int cols;
+  const std::uint16_t* const* tiles;
+  float* y;
+
+  template <int kTokens, int kTiles>
+  HWY_INLINE void run() const {
+    const std::uint16_t* tile[kTiles];
+    V acc[kTiles][kTokens][kVectors];
     COLIBRI_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      COLIBRI_UNROLL
-      for (int v = 0; v < kVectors; ++v) {
-        acc[i][t][v] = hn::LoadU(D(), y + (std::ptrdiff_t{i} * x.stride + t) * kLanes + v * kWidth);
-      }
-    }
-  }
-  std::ptrdiff_t offset = 0;
-  for (int k = first; k < last;) {
-    const float* row = x.data + std::ptrdiff_t{k / kLanes} * x.stride * kLanes + k % kLanes;
-    const int end = std::min(last, (k / kLanes + 1) * kLanes);
-    for (; k < end; ++k, ++row, offset += row_stride) {
-      V w[kTiles][kVectors];
-      COLIBRI_UNROLL
-      for (int i = 0; i < kTiles; ++i) {
-        COLIBRI_UNROLL
-        for (int v = 0; v < kVectors; ++v) w[i][v] = hn::LoadU(D(), tile[i] + offset + v * kWidth);
-        hwy::Prefetch(tile[i] + offset + kLinesAhead * row_stride);
-      }
+    for (int i = 0; i < kTiles; ++i) {
+      tile[i] = tiles[i];
       COLIBRI_UNROLL
       for (int t = 0; t < kTokens; ++t) {
-        const V b = hn::Set(D(), row[t * kLanes]);
+        COLIBRI_UNROLL
+        for (int v = 0; v < kVectors; ++v) acc[i][t][v] = hn::Zero(D());
+      }
+    }
+    const std::ptrdiff_t chunk = std::ptrdiff_t{x.stride} * kLanes;
+    const float* row = x.data;
+    std::size_t offset = 0;
+    int k = 0;
+    for (; k + kLanes <= cols; k += kLanes, row += chunk) {
+      for (int j = 0; j < kLanes; j += 2, offset += 2 * kTileRows) {
+        step<kTokens, kTiles, true>(row + j, tile, offset, acc);
+      }
+    }
+    for (; k + 2 <= cols; k += 2, row += 2, offset += 2 * kTileRows) {
+      step<kTokens, kTiles, true>(row, tile, offset, acc);
+    }
+    if (k < cols) step<kTokens, kTiles, false>(row, tile, offset, acc);
+    store_sums(acc, x.stride, y);
+  }
+};
+
+/// The same of fp32 rows, continuing from y.
+struct F32Product {
+  const Panel& x;
+  int first;
+  int last;
+  const float* const* tiles;
+  std::ptrdiff_t row_stride;
+  float* y;
+
+  template <int kTokens, int kTiles>
+  HWY_INLINE void run() const {
+    const float* tile[kTiles];
+    V acc[kTiles][kTokens][kVectors];
+    COLIBRI_UNROLL
+    for (int i = 0; i < kTiles; ++i) tile[i] = tiles[i];
+    load_sums(y, x.stride, acc);
+    std::ptrdiff_t offset = 0;
+    for (int k = first; k < last;) {
+      const float* row = x.data + std::ptrdiff_t{k / kLanes} * x.stride * kLanes + k % kLanes;
+      const int end = std::min(last, (k / kLanes + 1) * kLanes);
+      for (; k < end; ++k, ++row, offset += row_stride) {
+        V w[kTiles][kVectors];
         COLIBRI_UNROLL
         for (int i = 0; i < kTiles; ++i) {
           COLIBRI_UNROLL
-          for (int v = 0; v < kVectors; ++v) acc[i][t][v] = fma(w[i][v], b, acc[i][t][v]);
+          for (int v = 0; v < kVectors; ++v) w[i][v] = hn::LoadU(D(), tile[i] + offset + v * kWidth);
+          hwy::Prefetch(tile[i] + offset + kLinesAhead * row_stride);
+        }
+        COLIBRI_UNROLL
+        for (int t = 0; t < kTokens; ++t) {
+          const V b = hn::Set(D(), row[t * kLanes]);
+          COLIBRI_UNROLL
+          for (int i = 0; i < kTiles; ++i) {
+            COLIBRI_UNROLL
+            for (int v = 0; v < kVectors; ++v) acc[i][t][v] = fma(w[i][v], b, acc[i][t][v]);
+          }
         }
       }
     }
+    store_sums(acc, x.stride, y);
   }
-  COLIBRI_UNROLL
-  for (int i = 0; i < kTiles; ++i) {
-    COLIBRI_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      COLIBRI_UNROLL
-      for (int v = 0; v < kVectors; ++v) {
-        hn::StoreU(acc[i][t][v], D(), y + (std::ptrdiff_t{i} * x.stride + t) * kLanes + v * kWidth);
-      }
-    }
-  }
-}
+};
 
 /// Accumulators, the even and odd columns of the tiles and one broadcast value must fit into the registers.
 constexpr bool fits(int tokens, int tiles) { return (tokens + 2) * tiles * kVectors + 1 <= kRegisters; }
 constexpr int kTokensAtOnce = std::clamp((kRegisters - 1) / std::max(2, kVectors) - 2, 1, kMaxTokens);
 
-template <int kTokens, int kTiles>
-HWY_INLINE void product_at(const Panel& x, int cols, const std::uint16_t* const*& tiles, int& n, float*& y) {
+template <int kTokens, int kTiles, class Product>
+HWY_INLINE void take(Product& product, int& n) {
   if constexpr (kTiles == 1 || fits(kTokens, kTiles)) {
-    for (; n >= kTiles; n -= kTiles, tiles += kTiles, y += std::ptrdiff_t{kTiles} * x.stride * kLanes) {
-      product_of<kTokens, kTiles>(x, cols, tiles, y);
+    for (; n >= kTiles; n -= kTiles) {
+      product.template run<kTokens, kTiles>();
+      product.tiles += kTiles;
+      product.y += std::ptrdiff_t{kTiles} * product.x.stride * kLanes;
     }
   }
 }
 
-template <int kTokens>
-void product_for(const Panel& x, int cols, const std::uint16_t* const* tiles, int n, float* y) {
-  product_at<kTokens, 8>(x, cols, tiles, n, y);
-  product_at<kTokens, 4>(x, cols, tiles, n, y);
-  product_at<kTokens, 2>(x, cols, tiles, n, y);
-  product_at<kTokens, 1>(x, cols, tiles, n, y);
+template <int kTokens, class Product>
+void run_tiles(Product product, int n) {
+  take<kTokens, 8>(product, n);
+  take<kTokens, 4>(product, n);
+  take<kTokens, 2>(product, n);
+  take<kTokens, 1>(product, n);
 }
 
-template <int kTokens, int kTiles>
-HWY_INLINE void product_f32_at(const Panel& x, int first, int last, const float* const*& tiles, int& n,
-                               std::ptrdiff_t row_stride, float*& y) {
-  if constexpr (kTiles == 1 || fits(kTokens, kTiles)) {
-    for (; n >= kTiles; n -= kTiles, tiles += kTiles, y += std::ptrdiff_t{kTiles} * x.stride * kLanes) {
-      product_f32_of<kTokens, kTiles>(x, first, last, tiles, row_stride, y);
-    }
-  }
-}
-
-template <int kTokens>
-void product_f32_for(const Panel& x, int first, int last, const float* const* tiles, int n, std::ptrdiff_t row_stride,
-                     float* y) {
-  product_f32_at<kTokens, 8>(x, first, last, tiles, n, row_stride, y);
-  product_f32_at<kTokens, 4>(x, first, last, tiles, n, row_stride, y);
-  product_f32_at<kTokens, 2>(x, first, last, tiles, n, row_stride, y);
-  product_f32_at<kTokens, 1>(x, first, last, tiles, n, row_stride, y);
-}
-
-using Product = void (*)(const Panel&, int, const std::uint16_t* const*, int, float*);
-using ProductF32 = void (*)(const Panel&, int, int, const float* const*, int, std::ptrdiff_t, float*);
-
-template <int... kTokens>
-constexpr std::array<Product, sizeof...(kTokens)> products(std::integer_sequence<int, kTokens...>) {
-  return {product_for<kTokens + 1>...};
-}
-template <int... kTokens>
-constexpr std::array<ProductF32, sizeof...(kTokens)> products_f32(std::integer_sequence<int, kTokens...>) {
-  return {product_f32_for<kTokens + 1>...};
+template <class Product, int... kBefore>
+void run_tokens(const Product& product, int n, std::integer_sequence<int, kBefore...>) {
+  static constexpr void (*kRun[])(Product, int) = {run_tiles<kBefore + 1, Product>...};
+  kRun[product.x.tokens - 1](product, n);
 }
 
 void product(const Panel& x, int cols, const std::uint16_t* const* tiles, int n, float* y) {
-  static constexpr auto kProducts = products(std::make_integer_sequence<int, kTokensAtOnce>());
-  kProducts[static_cast<std::size_t>(x.tokens - 1)](x, cols, tiles, n, y);
+  run_tokens(Bf16Product{x, cols, tiles, y}, n, std::make_integer_sequence<int, kTokensAtOnce>());
 }
 
 void product_f32(const Panel& x, int first, int last, const float* const* tiles, int n, std::ptrdiff_t row_stride,
                  int last_width, float* y) {
-  static constexpr auto kProducts = products_f32(std::make_integer_sequence<int, kTokensAtOnce>());
   const int whole = last_width == kLanes ? n : n - 1;
-  if (whole > 0) kProducts[static_cast<std::size_t>(x.tokens - 1)](x, first, last, tiles, whole, row_stride, y);
+  run_tokens(F32Product{x, first, last, tiles, row_stride, y}, whole, std::make_integer_sequence<int, kTokensAtOnce>());
   if (whole == n) return;
   y += std::ptrdiff_t{whole} * x.stride * kLanes;
   for (int t = 0; t < x.tokens; ++t) {

@@ -6,6 +6,8 @@
 namespace colibri {
 namespace {
 
+constexpr std::size_t kShownBytes = 64;  // of a client's word in an error message
+
 bool is_text_type(std::string_view type) { return type == "text" || type == "input_text" || type == "output_text"; }
 
 /// The text of one part of a content list.
@@ -14,17 +16,17 @@ Result<std::string_view> part_text(const Json& part) {
   const Json* type = part.find("type");
   if (type == nullptr || !type->is_string()) return data_error("a part must be an object with a type");
   if (!is_text_type(type->as_string()))
-    return data_error("type \"" + type->as_string().substr(0, 64) + "\" is not supported: this engine reads text alone");
+    return data_error("type " + (type->as_string().size() <= kShownBytes ? write_json(*type) : "of the part") +
+                      " is not supported: this engine reads text alone");
   const Json* text = part.find("text");
   if (text == nullptr || !text->is_string()) return data_error("a text part must have a text");
   return std::string_view(text->as_string());
 }
 
-Json text_part(std::string_view text) {
-  return Json::Object{{"type", Json("text")}, {"text", Json(text)}};
-}
+Json text_part(std::string_view text) { return Json::Object{{"type", Json("text")}, {"text", Json(text)}}; }
 
-Result<Json> normalize_content(const Json* content, std::string_view role, const TemplateTraits& traits, bool has_calls) {
+Result<Json> normalize_content(const Json* content, std::string_view role, const TemplateTraits& traits,
+                               bool has_calls) {
   if (content == nullptr || content->is_null() || (content->is_string() && content->as_string().empty())) {
     if (has_calls && traits.wants_null_content) return Json();
     return traits.wants_parts ? Json(Json::Array{}) : Json("");

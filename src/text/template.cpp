@@ -66,22 +66,26 @@ Result<RenderedPrompt> ChatTemplate::render_chat(const ChatRequest& request, con
   CHECK(request.messages != nullptr);
   const Compiled& compiled = choose(request.tools);
   TRY(messages, normalize_messages(*request.messages, compiled.traits));
-  return render(*compiled.program, messages, request, now);
+  return render(*compiled.program, messages, request, now, jinja::Effort::request);
 }
 
 Result<RenderedPrompt> ChatTemplate::render(const jinja::Program& program, const Json& messages,
-                                            const ChatRequest& request, const std::tm& now) const {
-  auto rendered = jinja::render(program, now, [&](Interpreter& in) {
-    jinja::Heap& heap = in.heap();
-    if (request.variables != nullptr && request.variables->is_object())
-      for (const auto& [name, value] : request.variables->as_object()) in.define(name, heap.from_json(value, true));
-    for (const auto& [name, text] : tokens_) in.define(name, heap.view(text));
-    in.define("messages", message_list(heap, messages));
-    in.define("tools", has_items(request.tools) ? heap.from_json(*request.tools, true) : Value::none());
-    in.define("add_generation_prompt", Value::boolean(request.add_generation_prompt));
-    if (request.variables == nullptr || request.variables->find("documents") == nullptr)
-      in.define("documents", Value::none());
-  });
+                                            const ChatRequest& request, const std::tm& now,
+                                            jinja::Effort effort) const {
+  auto rendered = jinja::render(
+      program, now,
+      [&](Interpreter& in) {
+        jinja::Heap& heap = in.heap();
+        if (request.variables != nullptr && request.variables->is_object())
+          for (const auto& [name, value] : request.variables->as_object()) in.define(name, heap.from_json(value, true));
+        for (const auto& [name, text] : tokens_) in.define(name, heap.view(text));
+        in.define("messages", message_list(heap, messages));
+        in.define("tools", has_items(request.tools) ? heap.from_json(*request.tools, true) : Value::none());
+        in.define("add_generation_prompt", Value::boolean(request.add_generation_prompt));
+        if (request.variables == nullptr || request.variables->find("documents") == nullptr)
+          in.define("documents", Value::none());
+      },
+      effort);
   if (!rendered) return std::move(rendered).error().at("chat template");
   return RenderedPrompt{std::move(rendered->text), std::move(rendered->tainted)};
 }
@@ -119,12 +123,20 @@ void ChatTemplate::probe(Compiled& compiled) const {
     result.set("tool_call_id", "probe0000");
     return result;
   };
+  const Json tools = Json::Array{Json::Object{
+      {"type", Json("function")},
+      {"function",
+       Json::Object{{"name", Json("probe")},
+                    {"description", Json("probe")},
+                    {"parameters", Json::Object{{"type", Json("object")}, {"properties", Json::Object{}}}}}}}};
+  bool needs_tools = false;
   const auto rendered = [&](Json::Array messages, bool last_is_user = true) {
     const Json list(std::move(messages));
     ChatRequest request;
     request.messages = &list;
+    if (needs_tools) request.tools = &tools;
     request.add_generation_prompt = last_is_user;
-    const auto prompt = render(*compiled.program, list, request, now);
+    const auto prompt = render(*compiled.program, list, request, now, jinja::Effort::probe);
     return prompt.ok() ? prompt->text : std::string();
   };
   const auto has = [](const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; };
@@ -134,6 +146,8 @@ void ChatTemplate::probe(Compiled& compiled) const {
   const auto keeps_parts = [&](const std::string& text) {
     return has(text, kFirst) && has(text, kSecond) && !has(text, "'type'") && !has(text, "\"type\"");
   };
+  needs_tools = rendered({message("user", "hi")}).empty();  // a template for tools alone
+
   TemplateTraits traits;
   const Json arguments = Json::Object{{"probe_key", Json(kFirst)}};
   traits.keeps_parts = {
@@ -146,13 +160,14 @@ void ChatTemplate::probe(Compiled& compiled) const {
   traits.knows_developer = jinja::mentions(*compiled.program, "developer") &&
                            has(rendered({message("developer", kFirst), message("user", "hi")}), kFirst);
 
-  // Of the ways to give a tool call, the first that comes out whole. A dict printed as Python has it does not count, nor
-  // does JSON inside a JSON string.
+  // Of the ways to give a tool call, the first that comes out whole. A dict printed as Python has it does not count,
+  // nor does JSON inside a JSON string.
   const std::string argument_text = write_json(arguments);
   const auto shows_call = [&](const Json& content, bool as_text) {
-    const std::string text = rendered({message("user", "hi"), call_message(content, as_text ? Json(argument_text) : arguments),
-                                       result_message("done")},
-                                      false);
+    const std::string text =
+        rendered({message("user", "hi"), call_message(content, as_text ? Json(argument_text) : arguments),
+                  result_message("done")},
+                 false);
     if (as_text) return has(text, argument_text);
     return has(text, kFirst) && !has(text, "'probe_key'");
   };

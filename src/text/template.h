@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model's chat template: found in its directory, compiled once, rendered for each request.
-// Invariant: constant after load and shared by all threads. Whatever came from the request is reported in `plain`, so that
-// no text of a client can become a special token.
+// Invariant: constant after load and shared by all threads. Whatever came from the request is reported in `plain`, so
+// that no text of a client can become a special token.
 #pragma once
 
 #include <ctime>
@@ -21,7 +21,8 @@ namespace colibri {
 
 namespace jinja {
 struct Program;
-}
+enum class Effort;
+}  // namespace jinja
 
 struct RenderedPrompt {
   std::string text;
@@ -54,8 +55,8 @@ class ChatTemplate {
   /// The prompt of a conversation, its messages normalised. A bound reached: the message says template_limit.
   Result<RenderedPrompt> render_chat(const ChatRequest& request, const std::tm& now = local_now()) const;
 
-  /// The template over `variables` (an object) as they are, beside the special tokens and the defaults tools = documents =
-  /// none.
+  /// The template over `variables` (an object) as they are, beside the special tokens and the defaults tools =
+  /// documents = none.
   Result<std::string> render_raw(const Json& variables, const std::tm& now = local_now()) const;
 
   const TemplateTraits& traits() const { return main_.traits; }
@@ -68,7 +69,7 @@ class ChatTemplate {
 
   const Compiled& choose(const Json* tools) const;
   Result<RenderedPrompt> render(const jinja::Program& program, const Json& messages, const ChatRequest& request,
-                                const std::tm& now) const;
+                                const std::tm& now, jinja::Effort effort) const;
   void probe(Compiled& compiled) const;
 
   Compiled main_;

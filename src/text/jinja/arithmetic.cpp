@@ -10,13 +10,20 @@ namespace {
 
 std::string_view sign_of(Op op) {
   switch (op) {
-    case Op::add: return "+";
-    case Op::sub: return "-";
-    case Op::mul: return "*";
-    case Op::div: return "/";
-    case Op::floordiv: return "//";
-    case Op::mod: return "%";
-    default: return "** or pow()";
+    case Op::add:
+      return "+";
+    case Op::sub:
+      return "-";
+    case Op::mul:
+      return "*";
+    case Op::div:
+      return "/";
+    case Op::floordiv:
+      return "//";
+    case Op::mod:
+      return "%";
+    default:
+      return "** or pow()";
   }
 }
 
@@ -83,9 +90,12 @@ double real_modulo(double a, double b) {
 
 Value reals(Op op, double a, double b) {
   switch (op) {
-    case Op::add: return Value::real(a + b);
-    case Op::sub: return Value::real(a - b);
-    case Op::mul: return Value::real(a * b);
+    case Op::add:
+      return Value::real(a + b);
+    case Op::sub:
+      return Value::real(a - b);
+    case Op::mul:
+      return Value::real(a * b);
     case Op::div:
       if (b == 0) fail("float division by zero");
       return Value::real(a / b);
@@ -153,8 +163,7 @@ Value arithmetic(Heap& heap, Op op, const Value& a, const Value& b) {
   const auto is_sequence = [](const Value& v) {
     return v.is_string() || (v.is(Kind::list) && v.list().flavor <= Flavor::tuple);
   };
-  if (op == Op::add && is_sequence(a) && a.kind() == b.kind() &&
-      (a.is_string() || a.list().flavor == b.list().flavor))
+  if (op == Op::add && is_sequence(a) && a.kind() == b.kind() && (a.is_string() || a.list().flavor == b.list().flavor))
     return concatenate(heap, a, b);
   if (op == Op::mul && is_sequence(a) && b.is_integral()) return repeat(heap, a, b.as_integer());
   if (op == Op::mul && is_sequence(b) && a.is_integral()) return repeat(heap, b, a.as_integer());

@@ -22,12 +22,23 @@ using FilterFn = Value (*)(Interpreter& in, const Value& subject, const Args& ar
 using TestFn = bool (*)(Interpreter& in, const Value& subject, const Args& args);
 
 enum class ExprKind : std::uint8_t {
-  constant, name, list, tuple, dict,  // dict: keys and values alternate in `children`
-  attribute,                          // children[0].text
-  item, slice,                        // children: subject, index | subject, begin, end, step (null where open)
-  call, filter, test,                 // children[0] is the callee or the subject (null: the captured block)
-  unary, binary, logic, compare,      // compare: children[0] ops[0] children[1] ops[1] children[2] ...
-  concat, conditional,                // conditional: test, then, else (null where left out)
+  constant,
+  name,
+  list,
+  tuple,
+  dict,       // dict: keys and values alternate in `children`
+  attribute,  // children[0].text
+  item,
+  slice,  // children: subject, index | subject, begin, end, step (null where open)
+  call,
+  filter,
+  test,  // children[0] is the callee or the subject (null: the captured block)
+  unary,
+  binary,
+  logic,
+  compare,  // compare: children[0] ops[0] children[1] ops[1] children[2] ...
+  concat,
+  conditional,  // conditional: test, then, else (null where left out)
 };
 
 struct Expr;
@@ -72,7 +83,19 @@ struct Signature {
 };
 
 enum class StmtKind : std::uint8_t {
-  text, output, if_, for_, set, set_block, macro, call_block, filter_block, with, scope, break_, continue_,
+  text,
+  output,
+  if_,
+  for_,
+  set,
+  set_block,
+  macro,
+  call_block,
+  filter_block,
+  with,
+  scope,
+  break_,
+  continue_,
 };
 
 struct Stmt {

@@ -3,6 +3,7 @@
 #include "text/jinja/interpreter.h"
 #include "text/jinja/library.h"
 #include "text/jinja/print.h"
+#include "text/jinja/unicode.h"
 
 namespace colibri::jinja {
 namespace {
@@ -10,15 +11,24 @@ namespace {
 /// What an error message calls the owner of a missing attribute.
 std::string_view owner_name(const Value& value) {
   switch (value.kind()) {
-    case Kind::none: return "None";
-    case Kind::boolean: return "bool object";
-    case Kind::integer: return "int object";
-    case Kind::real: return "float object";
-    case Kind::string: return "str object";
-    case Kind::dict: return "dict object";
-    case Kind::space: return "namespace object";
-    case Kind::list: return value.list().flavor == Flavor::list ? "list object" : "tuple object";
-    default: return "object";
+    case Kind::none:
+      return "None";
+    case Kind::boolean:
+      return "bool object";
+    case Kind::integer:
+      return "int object";
+    case Kind::real:
+      return "float object";
+    case Kind::string:
+      return "str object";
+    case Kind::dict:
+      return "dict object";
+    case Kind::space:
+      return "namespace object";
+    case Kind::list:
+      return value.list().flavor == Flavor::list ? "list object" : "tuple object";
+    default:
+      return "object";
   }
 }
 
@@ -32,21 +42,32 @@ Value Interpreter::eval(const Expr& expr) {
     return value;
   };
   switch (expr.kind) {
-    case ExprKind::constant: return leave(expr.value);
-    case ExprKind::name: return leave(lookup(expr.symbol));
-    case ExprKind::list: return leave(eval_list(expr, Flavor::list));
-    case ExprKind::tuple: return leave(eval_list(expr, Flavor::tuple));
-    case ExprKind::dict: return leave(eval_dict(expr));
-    case ExprKind::attribute: return leave(attribute(eval(*expr.children[0]), *expr.text));
+    case ExprKind::constant:
+      return leave(expr.value);
+    case ExprKind::name:
+      return leave(lookup(expr.symbol));
+    case ExprKind::list:
+      return leave(eval_list(expr, Flavor::list));
+    case ExprKind::tuple:
+      return leave(eval_list(expr, Flavor::tuple));
+    case ExprKind::dict:
+      return leave(eval_dict(expr));
+    case ExprKind::attribute:
+      return leave(attribute(eval(*expr.children[0]), *expr.text));
     case ExprKind::item: {
       const Value owner = eval(*expr.children[0]);
       return leave(item(owner, eval(*expr.children[1])));
     }
-    case ExprKind::slice: return leave(eval_slice(expr));
-    case ExprKind::call: return leave(eval_call(expr));
-    case ExprKind::filter: return leave(eval_filter(expr));
-    case ExprKind::test: return leave(Value::boolean(eval_test(expr)));
-    case ExprKind::unary: return leave(unary(expr.op, eval(*expr.children[0])));
+    case ExprKind::slice:
+      return leave(eval_slice(expr));
+    case ExprKind::call:
+      return leave(eval_call(expr));
+    case ExprKind::filter:
+      return leave(eval_filter(expr));
+    case ExprKind::test:
+      return leave(Value::boolean(eval_test(expr)));
+    case ExprKind::unary:
+      return leave(unary(expr.op, eval(*expr.children[0])));
     case ExprKind::binary: {
       const Value left = eval(*expr.children[0]);
       return leave(arithmetic(heap_, expr.op, left, eval(*expr.children[1])));
@@ -55,8 +76,10 @@ Value Interpreter::eval(const Expr& expr) {
       const Value left = eval(*expr.children[0]);
       return leave(truthy(left) == (expr.op == Op::logical_or) ? left : eval(*expr.children[1]));
     }
-    case ExprKind::compare: return leave(eval_compare(expr));
-    case ExprKind::concat: return leave(eval_concat(expr));
+    case ExprKind::compare:
+      return leave(eval_compare(expr));
+    case ExprKind::concat:
+      return leave(eval_concat(expr));
     case ExprKind::conditional: {
       const Expr* chosen = truthy(eval(*expr.children[0])) ? expr.children[1] : expr.children[2];
       if (chosen == nullptr)
@@ -187,7 +210,7 @@ Value Interpreter::absent(const Value& owner, const Value& key) {
   absence->type = owner_name(owner);
   absence->element = !key.is_string();
   if (key.is_string()) {
-    absence->name = key.str().text.substr(0, 100);
+    absence->name = key.str().text.substr(0, code_point_offset(key.str().text.substr(0, 400), 100));
   } else if (key.is_number()) {
     absence->name = key.is(Kind::real) ? real_repr(key.as_real()) : std::to_string(key.as_integer());
   } else {
@@ -236,7 +259,8 @@ Value Interpreter::item(const Value& value, const Value& key) {
     const bool unhashable = key.is(Kind::dict) || (key.is(Kind::list) && key.list().flavor == Flavor::list);
     if (!unhashable)
       if (const Value* member = value.dict().find(heap_, key)) return *member;
-  } else if (key.is_integral() && (value.is_string() || (value.is(Kind::list) && value.list().flavor <= Flavor::range))) {
+  } else if (key.is_integral() &&
+             (value.is_string() || (value.is(Kind::list) && value.list().flavor <= Flavor::range))) {
     const auto size = static_cast<std::int64_t>(length(heap_, value));
     std::int64_t at = key.as_integer();
     if (at < -size || at >= size) return absent(value, key);

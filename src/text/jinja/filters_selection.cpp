@@ -99,7 +99,8 @@ Value attr(Interpreter& in, const Value& v, const Args& args) {
   const Str& name = to_str(bound[0], "attr");
   if (!v.is(Kind::dict)) return in.attribute(v, name);
   const Value found = in.attribute(v, name);  // the items of a dict are no attributes
-  return found.is(Kind::callable) && v.dict().find(name.text) == nullptr ? found : in.heap().absent("no such attribute");
+  return found.is(Kind::callable) && v.dict().find(name.text) == nullptr ? found
+                                                                         : in.heap().absent("no such attribute");
 }
 
 constexpr FilterEntry kFilters[] = {

@@ -103,7 +103,8 @@ Value sort_filter(Interpreter& in, const Value& v, const Args& args) {
   List* list = to_list(heap, v);
   std::vector<Attribute> attributes;
   if (bound.has(2) && bound[2].is_string()) {
-    for (const Value& name : split(heap, bound[2].str(), heap.view(","), -1, false)->items) attributes.emplace_back(name);
+    for (const Value& name : split(heap, bound[2].str(), heap.view(","), -1, false)->items)
+      attributes.emplace_back(name);
   } else {
     attributes.emplace_back(bound.get(2, Value::none()));
   }
@@ -237,24 +238,15 @@ Value group_by(Interpreter& in, const Value& v, const Args& args) {
 }
 
 constexpr FilterEntry kFilters[] = {
-    {"batch", batch},
-    {"count", length_filter},
-    {"d", default_filter},
-    {"default", default_filter},
-    {"dictsort", dict_sort},
-    {"first", first},
-    {"groupby", group_by},
-    {"items", items_filter},
-    {"join", join_filter},
-    {"last", last},
-    {"length", length_filter},
-    {"list", list_filter},
-    {"max", extreme<true>},
-    {"min", extreme<false>},
-    {"reverse", reverse},
-    {"slice", slice_filter},
-    {"sort", sort_filter},
-    {"sum", sum},
+    {"batch", batch},          {"count", length_filter},
+    {"d", default_filter},     {"default", default_filter},
+    {"dictsort", dict_sort},   {"first", first},
+    {"groupby", group_by},     {"items", items_filter},
+    {"join", join_filter},     {"last", last},
+    {"length", length_filter}, {"list", list_filter},
+    {"max", extreme<true>},    {"min", extreme<false>},
+    {"reverse", reverse},      {"slice", slice_filter},
+    {"sort", sort_filter},     {"sum", sum},
     {"unique", unique},
 };
 

@@ -89,7 +89,8 @@ Value truncate(Interpreter& in, const Value& v, const Args& args) {
   const std::int64_t limit = bound.integer(0, 255);
   const auto end_size = static_cast<std::int64_t>(length(heap, &end));
   const std::int64_t leeway = bound.has(3) && !bound[3].is_none() ? bound.integer(3, 5) : 5;
-  if (limit < end_size || leeway < 0) fail("truncate: length must not be less than that of the end, nor leeway negative");
+  if (limit < end_size || leeway < 0)
+    fail("truncate: length must not be less than that of the end, nor leeway negative");
   const auto size = static_cast<std::int64_t>(length(heap, &text));
   if (size - leeway <= limit) return &text;
   const Value head = slice(heap, &text, Value::none(), Value::integer(limit - end_size), Value::none());
@@ -256,7 +257,8 @@ std::optional<double> parse_real(const Str& str) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (end != text.data() + text.size()) return {};
-  if (error == std::errc::result_out_of_range) value = text.find("e-") == npos && text.find("E-") == npos ? INFINITY : 0;
+  if (error == std::errc::result_out_of_range)
+    value = text.find("e-") == npos && text.find("E-") == npos ? INFINITY : 0;
   return negative ? -value : value;
 }
 

@@ -9,6 +9,7 @@
 #include "text/jinja/interpreter.h"
 #include "text/jinja/print.h"
 #include "text/jinja/unicode.h"
+#include "text/utf8.h"
 
 namespace colibri::jinja {
 namespace {
@@ -126,7 +127,10 @@ std::int64_t read_digits(std::string_view text, std::size_t& at) {
 class PercentFormatter {
  public:
   PercentFormatter(Heap& heap, const Str& text, const Value& value)
-      : heap_(heap), text_(text), value_(value), is_tuple_(value.is(Kind::list) && value.list().flavor == Flavor::tuple) {}
+      : heap_(heap),
+        text_(text),
+        value_(value),
+        is_tuple_(value.is(Kind::list) && value.list().flavor == Flavor::tuple) {}
 
   Value run() {
     const std::string_view text = text_.text;
@@ -209,7 +213,8 @@ class PercentFormatter {
     }
     if (std::string_view("diuxXoeEfFgG").find(type) == std::string_view::npos)
       fail(std::string("unsupported format character '") + type + "'");
-    if (!value.is_number()) fail(std::string("%") + type + " format: a number is required, not " + std::string(type_name(value)));
+    if (!value.is_number())
+      fail(std::string("%") + type + " format: a number is required, not " + std::string(type_name(value)));
     if (zero && spec.align == '\0') {
       spec.fill = "0";
       spec.align = '=';
@@ -230,7 +235,7 @@ class PercentFormatter {
       const std::int64_t c = value.as_integer();
       if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) fail("%c arg not in range(0x110000)");
       std::string text;
-      append_code_point(text, static_cast<char32_t>(c));
+      append_utf8(static_cast<char32_t>(c), text);
       add_text(heap_, out_, *heap_.text(text), spec, '>');
     } else {
       const Str& text = to_str(value, "%c");
@@ -372,7 +377,8 @@ class BraceFormatter {
     } else if (value.is_number()) {
       constexpr std::string_view kIntegers = "dxXobneEfFgG%", kReals = "eEfFgGn%";
       if (spec.type != '\0' && (value.is_integral() ? kIntegers : kReals).find(spec.type) == std::string_view::npos)
-        fail(std::string("Unknown format code '") + spec.type + "' for object of type '" + std::string(type_name(value)) + "'");
+        fail(std::string("Unknown format code '") + spec.type + "' for object of type '" +
+             std::string(type_name(value)) + "'");
       add_number(heap, out, value, spec);
     } else {
       fail("unsupported format string passed to " + std::string(type_name(value)) + ".__format__");
@@ -432,12 +438,23 @@ const Str* escape_html(Heap& heap, const Str& text) {
   for (std::size_t at = 0; at < text.text.size(); ++at) {
     std::string_view entity;
     switch (text.text[at]) {
-      case '&': entity = "&amp;"; break;
-      case '<': entity = "&lt;"; break;
-      case '>': entity = "&gt;"; break;
-      case '"': entity = "&#34;"; break;
-      case '\'': entity = "&#39;"; break;
-      default: continue;
+      case '&':
+        entity = "&amp;";
+        break;
+      case '<':
+        entity = "&lt;";
+        break;
+      case '>':
+        entity = "&gt;";
+        break;
+      case '"':
+        entity = "&#34;";
+        break;
+      case '\'':
+        entity = "&#39;";
+        break;
+      default:
+        continue;
     }
     out.add_slice(text, kept, at);
     out.add(entity, !text.tainted.empty());

@@ -80,19 +80,37 @@ Interpreter::Flow Interpreter::run(const Stmt& stmt) {
   line_ = stmt.line;
   const Level level(*this);
   switch (stmt.kind) {
-    case StmtKind::text: out_->add(*stmt.text); return Flow::normal;
-    case StmtKind::output: print(*out_, eval(*stmt.expr)); return Flow::normal;
-    case StmtKind::if_: return run_if(stmt);
-    case StmtKind::for_: return run_for(stmt, eval(*stmt.expr), 0);
-    case StmtKind::set: assign(stmt.target, eval(*stmt.expr)); return Flow::normal;
+    case StmtKind::text:
+      out_->add(*stmt.text);
+      return Flow::normal;
+    case StmtKind::output:
+      print(*out_, eval(*stmt.expr));
+      return Flow::normal;
+    case StmtKind::if_:
+      return run_if(stmt);
+    case StmtKind::for_:
+      return run_for(stmt, eval(*stmt.expr), 0);
+    case StmtKind::set:
+      assign(stmt.target, eval(*stmt.expr));
+      return Flow::normal;
     case StmtKind::set_block:
-    case StmtKind::filter_block: return run_block(stmt);
-    case StmtKind::macro: scope_->set(stmt.target.symbol, make_macro(stmt)); return Flow::normal;
-    case StmtKind::call_block: run_call_block(stmt); return Flow::normal;
-    case StmtKind::with: return run_with(stmt);
-    case StmtKind::scope: scope_ = new_scope(scope_); return run(stmt.body);
-    case StmtKind::break_: return Flow::break_;
-    case StmtKind::continue_: return Flow::continue_;
+    case StmtKind::filter_block:
+      return run_block(stmt);
+    case StmtKind::macro:
+      scope_->set(stmt.target.symbol, make_macro(stmt));
+      return Flow::normal;
+    case StmtKind::call_block:
+      run_call_block(stmt);
+      return Flow::normal;
+    case StmtKind::with:
+      return run_with(stmt);
+    case StmtKind::scope:
+      scope_ = new_scope(scope_);
+      return run(stmt.body);
+    case StmtKind::break_:
+      return Flow::break_;
+    case StmtKind::continue_:
+      return Flow::continue_;
   }
   return Flow::normal;
 }
@@ -111,10 +129,10 @@ Interpreter::Flow Interpreter::run_for(const Stmt& stmt, const Value& iterable, 
   loop->items = &iterate(heap_, iterable);
   loop->sized = stmt.test == nullptr;
   loop->depth0 = depth;
-  static constexpr std::string_view kLoop = "loop";
-  const auto name = program_.symbols.find(kLoop);
+  const auto name = program_.symbols.find("loop");
   const bool named = name != program_.symbols.end();
 
+  bool completed = false;  // a body ran to its end: Jinja's else looks at that, not at the number of items
   Scope* scope = new_scope(outer);
   for (;;) {
     Value item;
@@ -135,10 +153,12 @@ Interpreter::Flow Interpreter::run_for(const Stmt& stmt, const Value& iterable, 
     scope_ = scope;
     if (named) scope->set(name->second, loop);
     assign(stmt.target, item);
-    if (run(stmt.body) == Flow::break_) break;
+    const Flow flow = run(stmt.body);
+    completed |= flow == Flow::normal;
+    if (flow == Flow::break_) break;
   }
   scope_ = outer;
-  if (loop->index0 >= 0 || stmt.otherwise.empty()) return Flow::normal;
+  if (completed || stmt.otherwise.empty()) return Flow::normal;
   scope_ = new_scope(outer);
   return run(stmt.otherwise);
 }
@@ -276,7 +296,8 @@ Value Interpreter::call_macro(const Macro& macro, const Args& args) {
     } else if (signature.uses_kwargs) {
       heap_.set(*rest, heap_.view(args.named[i].first), args.named[i].second);
     } else {
-      fail("macro '" + signature.name->owned + "' takes no keyword argument '" + std::string(args.named[i].first) + "'");
+      fail("macro '" + signature.name->owned + "' takes no keyword argument '" + std::string(args.named[i].first) +
+           "'");
     }
   }
   const auto is_parameter = [&](std::string_view name) {

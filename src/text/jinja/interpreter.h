@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a compiled template once: scopes, statements, expressions, calls.
-// Invariant: one Interpreter is one render on one thread; it throws Fault and nothing else, and every loop, call and byte
-// it makes is paid for from the heap's bounds.
+// Invariant: one Interpreter is one render on one thread; it throws Fault and nothing else, and every loop, call and
+// byte it makes is paid for from the heap's bounds.
 #pragma once
 
 #include <ctime>

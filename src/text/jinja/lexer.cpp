@@ -8,6 +8,7 @@
 
 #include "text/jinja/fault.h"
 #include "text/jinja/unicode.h"
+#include "text/utf8.h"
 
 namespace colibri::jinja {
 namespace {
@@ -196,9 +197,7 @@ class Lexer {
     const auto is_digit_of = [&](std::size_t i) {
       if (i >= source_.size()) return false;
       const char c = source_[i];
-      const int value = is_ascii_digit(c)          ? c - '0'
-                        : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                             : 99;
+      const int value = is_ascii_digit(c) ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : 99;
       return value < base;
     };
     std::size_t end = from;
@@ -294,16 +293,16 @@ class Lexer {
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), c, base);
     if (error != std::errc{} || end != digits.data() + digits.size() || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000))
       fail("an escape in a string names no character", line_);
-    append_code_point(out, c);
+    append_utf8(c, out);
   }
 
   void read_operator() {
     static constexpr std::pair<std::string_view, Tok> kOperators[] = {
-        {"//", Tok::floordiv}, {"**", Tok::pow},      {"==", Tok::eq},       {"!=", Tok::ne},       {">=", Tok::gteq},
-        {"<=", Tok::lteq},     {"+", Tok::add},       {"-", Tok::sub},       {"/", Tok::div},       {"*", Tok::mul},
-        {"%", Tok::mod},       {"~", Tok::tilde},     {"[", Tok::lbracket},  {"]", Tok::rbracket},  {"(", Tok::lparen},
-        {")", Tok::rparen},    {"{", Tok::lbrace},    {"}", Tok::rbrace},    {">", Tok::gt},        {"<", Tok::lt},
-        {"=", Tok::assign},    {".", Tok::dot},       {":", Tok::colon},     {"|", Tok::pipe},      {",", Tok::comma},
+        {"//", Tok::floordiv}, {"**", Tok::pow},   {"==", Tok::eq},      {"!=", Tok::ne},      {">=", Tok::gteq},
+        {"<=", Tok::lteq},     {"+", Tok::add},    {"-", Tok::sub},      {"/", Tok::div},      {"*", Tok::mul},
+        {"%", Tok::mod},       {"~", Tok::tilde},  {"[", Tok::lbracket}, {"]", Tok::rbracket}, {"(", Tok::lparen},
+        {")", Tok::rparen},    {"{", Tok::lbrace}, {"}", Tok::rbrace},   {">", Tok::gt},       {"<", Tok::lt},
+        {"=", Tok::assign},    {".", Tok::dot},    {":", Tok::colon},    {"|", Tok::pipe},     {",", Tok::comma},
         {";", Tok::semicolon}};
     const auto* found = std::find_if(std::begin(kOperators), std::end(kOperators),
                                      [&](const auto& entry) { return starts(entry.first); });
@@ -337,7 +336,7 @@ class Lexer {
 }  // namespace
 
 std::vector<Token> tokenize(std::string_view source) {
-  if (!valid_utf8(source)) fail("the template is not valid UTF-8");
+  if (!is_valid_utf8(source)) fail("the template is not valid UTF-8");
   const std::string normalized = normalize_newlines(source);
   return Lexer(normalized).run();
 }

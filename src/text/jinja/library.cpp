@@ -65,8 +65,7 @@ Dict* make_dict(Interpreter& in, const Args& args) {
 Value make_namespace(Interpreter& in, const Args& args) {
   const Dict* dict = make_dict(in, args);
   auto* space = in.heap().make<Space>();
-  for (const auto& [key, value] : dict->items)
-    space->attributes.emplace_back(to_str(key, "namespace").text, value);
+  for (const auto& [key, value] : dict->items) space->attributes.emplace_back(to_str(key, "namespace").text, value);
   return space;
 }
 
@@ -182,7 +181,8 @@ Bound::Bound(std::string_view function, const Args& args, std::initializer_list<
          std::to_string(args.positional.size()) + " given)");
   for (std::size_t i = 0; i < args.positional.size(); ++i) values_[i] = args.positional[i];
   for (const auto& [name, value] : args.named) {
-    const auto at = static_cast<std::size_t>(std::find(parameters.begin(), parameters.end(), name) - parameters.begin());
+    const auto at =
+        static_cast<std::size_t>(std::find(parameters.begin(), parameters.end(), name) - parameters.begin());
     if (at == parameters.size())
       fail(std::string(function) + "() got an unexpected keyword argument '" + std::string(name) + "'");
     if (values_[at]) fail(std::string(function) + "() got multiple values for argument '" + std::string(name) + "'");

@@ -43,8 +43,8 @@ Value splitlines(Interpreter& in, const Value& self, const Args& args) {
 
 Value replace_method(Interpreter& in, const Value& self, const Args& args) {
   const Bound bound("replace", args, {"old", "new", "count"}, 2);
-  return replace(in.heap(), self.str(), to_str(bound[0], "replace() argument 1"), to_str(bound[1], "replace() argument 2"),
-                 bound.integer(2, -1));
+  return replace(in.heap(), self.str(), to_str(bound[0], "replace() argument 1"),
+                 to_str(bound[1], "replace() argument 2"), bound.integer(2, -1));
 }
 
 /// The part of a string that optional start and end arguments choose.
@@ -69,7 +69,8 @@ Value affixed(Interpreter& in, const Value& self, const Args& args) {
   const auto matches = [&](const Value& affix) {
     const Str& wanted = to_str(affix, "first arg must be str or a tuple of str");
     in.heap().scan(wanted.text.size());
-    return where.valid && (suffix ? where.part->text.ends_with(wanted.text) : where.part->text.starts_with(wanted.text));
+    return where.valid &&
+           (suffix ? where.part->text.ends_with(wanted.text) : where.part->text.starts_with(wanted.text));
   };
   if (bound[0].is(Kind::list) && bound[0].list().flavor == Flavor::tuple) {
     const auto& options = bound[0].list().items;
@@ -272,7 +273,6 @@ constexpr FilterEntry kDictMethods[] = {{"copy", copy_dict},
 
 }  // namespace
 
-
 FilterFn find_method(const Value& value, std::string_view name) {
   std::span<const FilterEntry> table;
   if (value.is_string()) {
@@ -289,10 +289,12 @@ FilterFn find_method(const Value& value, std::string_view name) {
 }
 
 bool is_mutating_method(const Value& value, std::string_view name) {
-  static constexpr std::string_view kOfLists[] = {"append", "clear",  "extend", "insert",
+  static constexpr std::string_view kOfLists[] = {"append", "clear",  "extend",  "insert",
                                                   "pop",    "remove", "reverse", "sort"};
   static constexpr std::string_view kOfDicts[] = {"clear", "pop", "popitem", "setdefault", "update"};
-  const auto any = [&](const auto& names) { return std::find(std::begin(names), std::end(names), name) != std::end(names); };
+  const auto any = [&](const auto& names) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
   if (value.is(Kind::dict)) return any(kOfDicts);
   return value.is(Kind::list) && value.list().flavor == Flavor::list && any(kOfLists);
 }

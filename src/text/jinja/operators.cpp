@@ -28,7 +28,8 @@ bool equal_at(Heap& heap, const Value& a, const Value& b, int depth) {
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
     case Kind::undefined:
-    case Kind::none: return true;
+    case Kind::none:
+      return true;
     case Kind::string:
       heap.scan(a.str().text.size());
       return a.str().text == b.str().text;
@@ -50,7 +51,8 @@ bool equal_at(Heap& heap, const Value& a, const Value& b, int depth) {
       }
       return true;
     }
-    default: return a.identity() == b.identity();
+    default:
+      return a.identity() == b.identity();
   }
 }
 
@@ -72,8 +74,8 @@ bool less_at(Heap& heap, const Value& a, const Value& b, int depth) {
       if (!equal_at(heap, x[i], y[i], depth + 1)) return less_at(heap, x[i], y[i], depth + 1);
     return x.size() < y.size();
   }
-  fail("'<' not supported between instances of '" + std::string(type_name(a)) + "' and '" +
-       std::string(type_name(b)) + "'");
+  fail("'<' not supported between instances of '" + std::string(type_name(a)) + "' and '" + std::string(type_name(b)) +
+       "'");
 }
 
 void hashable_at(Heap& heap, const Value& key, int depth) {
@@ -85,7 +87,8 @@ void hashable_at(Heap& heap, const Value& key, int depth) {
 }
 
 /// A bound of a slice as Python clamps it.
-std::int64_t clamp_bound(const Value& bound, std::int64_t size, std::int64_t open, std::int64_t low, std::int64_t high) {
+std::int64_t clamp_bound(const Value& bound, std::int64_t size, std::int64_t open, std::int64_t low,
+                         std::int64_t high) {
   if (bound.is_none()) return open;
   if (!bound.is_integral()) fail("slice indices must be integers or None or have an __index__ method");
   std::int64_t at = bound.as_integer();
@@ -98,14 +101,21 @@ std::int64_t clamp_bound(const Value& bound, std::int64_t size, std::int64_t ope
 bool truthy(const Value& value) {
   switch (value.kind()) {
     case Kind::undefined:
-    case Kind::none: return false;
+    case Kind::none:
+      return false;
     case Kind::boolean:
-    case Kind::integer: return value.as_integer() != 0;
-    case Kind::real: return value.as_real() != 0;
-    case Kind::string: return !value.str().text.empty();
-    case Kind::list: return value.list().flavor == Flavor::generator || !value.list().items.empty();
-    case Kind::dict: return !value.dict().items.empty();
-    default: return true;
+    case Kind::integer:
+      return value.as_integer() != 0;
+    case Kind::real:
+      return value.as_real() != 0;
+    case Kind::string:
+      return !value.str().text.empty();
+    case Kind::list:
+      return value.list().flavor == Flavor::generator || !value.list().items.empty();
+    case Kind::dict:
+      return !value.dict().items.empty();
+    default:
+      return true;
   }
 }
 
@@ -137,14 +147,22 @@ bool contains(Heap& heap, const Value& item, const Value& container) {
 
 bool compare(Heap& heap, Op op, const Value& a, const Value& b) {
   switch (op) {
-    case Op::eq: return equals(heap, a, b);
-    case Op::ne: return !equals(heap, a, b);
-    case Op::lt: return less(heap, a, b);
-    case Op::gt: return less(heap, b, a);
-    case Op::lteq: return less(heap, a, b) || equals(heap, a, b);
-    case Op::gteq: return less(heap, b, a) || equals(heap, a, b);
-    case Op::in: return contains(heap, a, b);
-    default: return !contains(heap, a, b);
+    case Op::eq:
+      return equals(heap, a, b);
+    case Op::ne:
+      return !equals(heap, a, b);
+    case Op::lt:
+      return less(heap, a, b);
+    case Op::gt:
+      return less(heap, b, a);
+    case Op::lteq:
+      return less(heap, a, b) || equals(heap, a, b);
+    case Op::gteq:
+      return less(heap, b, a) || equals(heap, a, b);
+    case Op::in:
+      return contains(heap, a, b);
+    default:
+      return !contains(heap, a, b);
   }
 }
 
@@ -178,13 +196,18 @@ const List& iterate(Heap& heap, const Value& value) {
 
 std::size_t length(Heap& heap, const Value& value) {
   switch (value.kind()) {
-    case Kind::undefined: return 0;
-    case Kind::string: heap.scan(value.str().text.size()); return count_code_points(value.str().text);
-    case Kind::dict: return value.dict().items.size();
+    case Kind::undefined:
+      return 0;
+    case Kind::string:
+      heap.scan(value.str().text.size());
+      return count_code_points(value.str().text);
+    case Kind::dict:
+      return value.dict().items.size();
     case Kind::list:
       if (value.list().flavor != Flavor::generator) return value.list().items.size();
       [[fallthrough]];
-    default: fail("object of type '" + std::string(type_name(value)) + "' has no len()");
+    default:
+      fail("object of type '" + std::string(type_name(value)) + "' has no len()");
   }
 }
 
@@ -234,8 +257,7 @@ std::int64_t to_integer(const Value& value, std::string_view what) {
 
 double to_real(const Value& value, std::string_view what) {
   require_defined(value);
-  if (!value.is_number())
-    fail(std::string(what) + ": must be a number, not " + std::string(type_name(value)));
+  if (!value.is_number()) fail(std::string(what) + ": must be a number, not " + std::string(type_name(value)));
   return value.as_real();
 }
 

@@ -8,10 +8,26 @@
 namespace colibri::jinja {
 
 enum class Op : std::uint8_t {
-  add, sub, mul, div, floordiv, mod, pow,        // binary
-  eq, ne, lt, lteq, gt, gteq, in, notin,         // comparison
-  negative, positive, logical_not,               // unary
-  logical_and, logical_or,
+  add,
+  sub,
+  mul,
+  div,
+  floordiv,
+  mod,
+  pow,  // binary
+  eq,
+  ne,
+  lt,
+  lteq,
+  gt,
+  gteq,
+  in,
+  notin,  // comparison
+  negative,
+  positive,
+  logical_not,  // unary
+  logical_and,
+  logical_or,
 };
 
 bool truthy(const Value& value);

@@ -17,14 +17,22 @@ constexpr int kMaxHeight = 400;   // of an expression's tree: a long chain of + 
 
 std::string describe(const Token& token) {
   switch (token.type) {
-    case Tok::eof: return "end of template";
-    case Tok::block_begin: return "begin of statement block";
-    case Tok::block_end: return "end of statement block";
-    case Tok::variable_begin: return "begin of print statement";
-    case Tok::variable_end: return "end of print statement";
-    case Tok::string: return "string";
-    case Tok::data: return "template data";
-    default: return token.text;
+    case Tok::eof:
+      return "end of template";
+    case Tok::block_begin:
+      return "begin of statement block";
+    case Tok::block_end:
+      return "end of statement block";
+    case Tok::variable_begin:
+      return "begin of print statement";
+    case Tok::variable_end:
+      return "end of print statement";
+    case Tok::string:
+      return "string";
+    case Tok::data:
+      return "template data";
+    default:
+      return token.text;
   }
 }
 
@@ -223,7 +231,9 @@ class Parser {
     if (skip_name("if")) stmt->test = parse_expression();
     stmt->recursive = skip_name("recursive");
     ++loops_;
+    ++for_depth_;
     stmt->body = parse_block({"endfor", "else"});
+    --for_depth_;
     --loops_;
     if (take().text == "else") {
       stmt->otherwise = parse_block({"endfor"});
@@ -332,6 +342,7 @@ class Parser {
     }
     const Token& name = expect(Tok::name, "a name to assign to");
     require_assignable(name);
+    if (name.text == "loop" && for_depth_ > 0) fail("can't assign to the loop variable inside a loop", name.line);
     Target target;
     target.symbol = program_->intern(name.text);
     if (with_namespace && skip(Tok::dot)) target.attribute = text(expect(Tok::name, "an attribute name").text);
@@ -435,11 +446,20 @@ class Parser {
     for (;;) {
       Op op{};
       switch (current().type) {
-        case Tok::mul: op = Op::mul; break;
-        case Tok::div: op = Op::div; break;
-        case Tok::floordiv: op = Op::floordiv; break;
-        case Tok::mod: op = Op::mod; break;
-        default: return left;
+        case Tok::mul:
+          op = Op::mul;
+          break;
+        case Tok::div:
+          op = Op::div;
+          break;
+        case Tok::floordiv:
+          op = Op::floordiv;
+          break;
+        case Tok::mod:
+          op = Op::mod;
+          break;
+        default:
+          return left;
       }
       take();
       left = make_op(ExprKind::binary, op, {left, parse_power()});
@@ -466,7 +486,8 @@ class Parser {
   const Expr* parse_primary() {
     const Token& token = take();
     switch (token.type) {
-      case Tok::name: return parse_name(token);
+      case Tok::name:
+        return parse_name(token);
       case Tok::string: {
         std::string content = token.text;
         while (at(Tok::string)) content += take().text;
@@ -474,8 +495,10 @@ class Parser {
         program_->strings.push_back(str);
         return constant(token.line, str);
       }
-      case Tok::integer: return constant(token.line, Value::integer(token.integer));
-      case Tok::real: return constant(token.line, Value::real(token.real));
+      case Tok::integer:
+        return constant(token.line, Value::integer(token.integer));
+      case Tok::real:
+        return constant(token.line, Value::real(token.real));
       case Tok::lparen: {
         const Expr* inner = parse_tuple(true, {}, true);
         expect(Tok::rparen, "')'");
@@ -502,7 +525,8 @@ class Parser {
         take();
         return dict;
       }
-      default: fail("unexpected '" + describe(token) + "'", token.line);
+      default:
+        fail("unexpected '" + describe(token) + "'", token.line);
     }
   }
 
@@ -666,6 +690,7 @@ class Parser {
   std::size_t at_ = 0;
   int nesting_ = 0;
   int loops_ = 0;      // around the current tag, within the current function
+  int for_depth_ = 0;  // the same, through functions
   bool soft_ = false;  // inside an `if`: a filter that does not exist fails only when it is reached
   std::vector<Signature*> functions_;
   std::shared_ptr<Program> program_ = std::make_shared<Program>();

@@ -83,14 +83,30 @@ void repr_list(Builder& out, const List& list, int depth) {
 void repr_at(Builder& out, const Value& value, int depth) {
   check_nesting(depth);
   switch (value.kind()) {
-    case Kind::undefined: out.add("Undefined"); return;
-    case Kind::none: out.add("None"); return;
-    case Kind::boolean: out.add(value.as_boolean() ? "True" : "False"); return;
-    case Kind::integer: out.add(std::to_string(value.as_integer())); return;
-    case Kind::real: out.add(real_repr(value.as_real())); return;
-    case Kind::string: repr_text(out, value.str()); return;
-    case Kind::list: repr_list(out, value.list(), depth); return;
-    case Kind::callable: out.add(value.callable().describe()); return;
+    case Kind::undefined:
+      out.add("Undefined");
+      return;
+    case Kind::none:
+      out.add("None");
+      return;
+    case Kind::boolean:
+      out.add(value.as_boolean() ? "True" : "False");
+      return;
+    case Kind::integer:
+      out.add(std::to_string(value.as_integer()));
+      return;
+    case Kind::real:
+      out.add(real_repr(value.as_real()));
+      return;
+    case Kind::string:
+      repr_text(out, value.str());
+      return;
+    case Kind::list:
+      repr_list(out, value.list(), depth);
+      return;
+    case Kind::callable:
+      out.add(value.callable().describe());
+      return;
     case Kind::dict: {
       out.add("{");
       bool first = true;
@@ -135,13 +151,26 @@ void json_text(Builder& out, const Str& str, bool ascii) {
     escaped = "\\";
     switch (c) {
       case '"':
-      case '\\': escaped += static_cast<char>(c); break;
-      case '\n': escaped += 'n'; break;
-      case '\r': escaped += 'r'; break;
-      case '\t': escaped += 't'; break;
-      case '\b': escaped += 'b'; break;
-      case '\f': escaped += 'f'; break;
-      case 0x7F: continue;
+      case '\\':
+        escaped += static_cast<char>(c);
+        break;
+      case '\n':
+        escaped += 'n';
+        break;
+      case '\r':
+        escaped += 'r';
+        break;
+      case '\t':
+        escaped += 't';
+        break;
+      case '\b':
+        escaped += 'b';
+        break;
+      case '\f':
+        escaped += 'f';
+        break;
+      case 0x7F:
+        continue;
       default:
         escaped += 'u';
         if (c < 0x10000) {
@@ -174,19 +203,32 @@ class JsonWriter {
     heap_.work(1);
     check_nesting(depth);
     switch (value.kind()) {
-      case Kind::none: out_.add("null"); return;
-      case Kind::boolean: out_.add(value.as_boolean() ? "true" : "false"); return;
-      case Kind::integer: out_.add(std::to_string(value.as_integer())); return;
-      case Kind::real: out_.add(json_real(value.as_real())); return;
-      case Kind::string: json_text(out_, value.str(), style_.ascii); return;
-      case Kind::dict: write_dict(value.dict(), depth); return;
+      case Kind::none:
+        out_.add("null");
+        return;
+      case Kind::boolean:
+        out_.add(value.as_boolean() ? "true" : "false");
+        return;
+      case Kind::integer:
+        out_.add(std::to_string(value.as_integer()));
+        return;
+      case Kind::real:
+        out_.add(json_real(value.as_real()));
+        return;
+      case Kind::string:
+        json_text(out_, value.str(), style_.ascii);
+        return;
+      case Kind::dict:
+        write_dict(value.dict(), depth);
+        return;
       case Kind::list:
         if (value.list().flavor <= Flavor::tuple) {
           write_list(value.list(), depth);
           return;
         }
         [[fallthrough]];
-      default: fail("Object of type " + std::string(type_name(value)) + " is not JSON serializable");
+      default:
+        fail("Object of type " + std::string(type_name(value)) + " is not JSON serializable");
     }
   }
 
@@ -229,12 +271,23 @@ class JsonWriter {
 
   void write_key(const Value& key) {
     switch (key.kind()) {
-      case Kind::string: json_text(out_, key.str(), style_.ascii); return;
-      case Kind::none: out_.add("\"null\""); return;
-      case Kind::boolean: out_.add(key.as_boolean() ? "\"true\"" : "\"false\""); return;
-      case Kind::integer: out_.add("\"" + std::to_string(key.as_integer()) + "\""); return;
-      case Kind::real: out_.add("\"" + json_real(key.as_real()) + "\""); return;
-      default: fail("keys must be str, int, float, bool or None, not " + std::string(type_name(key)));
+      case Kind::string:
+        json_text(out_, key.str(), style_.ascii);
+        return;
+      case Kind::none:
+        out_.add("\"null\"");
+        return;
+      case Kind::boolean:
+        out_.add(key.as_boolean() ? "\"true\"" : "\"false\"");
+        return;
+      case Kind::integer:
+        out_.add("\"" + std::to_string(key.as_integer()) + "\"");
+        return;
+      case Kind::real:
+        out_.add("\"" + json_real(key.as_real()) + "\"");
+        return;
+      default:
+        fail("keys must be str, int, float, bool or None, not " + std::string(type_name(key)));
     }
   }
 
@@ -248,15 +301,18 @@ bool tainted_at(Heap& heap, const Value& value, int depth) {
   check_nesting(depth);
   const auto inside = [&](const Value& v) { return tainted_at(heap, v, depth + 1); };
   switch (value.kind()) {
-    case Kind::string: return !value.str().tainted.empty();
-    case Kind::list: return std::any_of(value.list().items.begin(), value.list().items.end(), inside);
+    case Kind::string:
+      return !value.str().tainted.empty();
+    case Kind::list:
+      return std::any_of(value.list().items.begin(), value.list().items.end(), inside);
     case Kind::dict:
       return std::any_of(value.dict().items.begin(), value.dict().items.end(),
                          [&](const auto& member) { return inside(member.first) || inside(member.second); });
     case Kind::space:
       return std::any_of(value.space().attributes.begin(), value.space().attributes.end(),
                          [&](const auto& member) { return inside(member.second); });
-    default: return false;
+    default:
+      return false;
   }
 }
 

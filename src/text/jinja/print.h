@@ -15,9 +15,9 @@ void print_repr(Builder& out, const Value& value);
 const Str& as_text(Heap& heap, const Value& value);
 
 struct JsonStyle {
-  bool ascii = false;      // \uXXXX for everything else
+  bool ascii = false;  // \uXXXX for everything else
   bool sort_keys = false;
-  bool broken = false;     // one item a line, each level deeper by `indent`
+  bool broken = false;  // one item a line, each level deeper by `indent`
   std::string indent;
   std::string item_separator = ", ";
   std::string key_separator = ": ";

@@ -7,16 +7,20 @@
 
 #include "text/jinja/interpreter.h"
 #include "text/jinja/parser.h"
+#include "text/jinja/unicode.h"
 
 namespace colibri::jinja {
 namespace {
 
 constexpr std::size_t kMaxHeapBytes = std::size_t{256} << 20;
 constexpr std::size_t kMaxSteps = 1'000'000;
+constexpr std::size_t kMaxMessage = 500;  // characters
 
 Error error_at(const std::string& message, int line) {
-  std::string one_line = line > 0 ? "line " + std::to_string(line) + ": " + message : message;
-  std::replace(one_line.begin(), one_line.end(), '\n', ' ');
+  std::string one_line = line > 0 ? "line " + std::to_string(line) + ": " : "";
+  one_line += message.substr(0, code_point_offset(message, kMaxMessage));  // it may quote the request
+  std::replace_if(
+      one_line.begin(), one_line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
   return data_error(std::move(one_line));
 }
 
@@ -33,10 +37,11 @@ Result<std::shared_ptr<const Program>> compile(std::string_view source) {
 }
 
 Result<Rendered> render(const Program& program, const std::tm& now,
-                        const std::function<void(Interpreter&)>& define_variables) {
+                        const std::function<void(Interpreter&)>& define_variables, Effort effort) {
+  const std::size_t share = effort == Effort::probe ? 50 : 1;
   int line = 0;
   try {
-    Heap heap(kMaxHeapBytes, kMaxSteps);
+    Heap heap(kMaxHeapBytes / share, kMaxSteps / share);
     Interpreter interpreter(program, heap, now);
     Builder out(heap, Interpreter::kMaxOutputBytes);
     try {

@@ -26,9 +26,13 @@ struct Rendered {
 /// Compiles a source; the error names the line.
 Result<std::shared_ptr<const Program>> compile(std::string_view source);
 
+/// How much work a render may be. A probe is a render that a loader makes: small, so that a hostile template costs
+/// little.
+enum class Effort { request, probe };
+
 /// Renders once. `define_variables` gives the interpreter its variables; what they point to outlives the call.
 Result<Rendered> render(const Program& program, const std::tm& now,
-                        const std::function<void(Interpreter&)>& define_variables);
+                        const std::function<void(Interpreter&)>& define_variables, Effort effort = Effort::request);
 
 /// Whether a string literal of the template is exactly `word`.
 bool mentions(const Program& program, std::string_view word);

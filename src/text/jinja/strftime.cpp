@@ -56,19 +56,41 @@ std::string format_time(std::string_view format, const std::tm& t) {
     const char code = format[++i];
     const auto number = [&](int value, int width, char fill = '0') { out += padded(value, bare ? 1 : width, fill); };
     switch (code) {
-      case 'a': out += day.substr(0, 3); break;
-      case 'A': out += day; break;
+      case 'a':
+        out += day.substr(0, 3);
+        break;
+      case 'A':
+        out += day;
+        break;
       case 'b':
-      case 'h': out += month.substr(0, 3); break;
-      case 'B': out += month; break;
-      case 'c': out += format_time("%a %b %e %H:%M:%S %Y", t); break;
-      case 'C': number(year / 100, 2); break;
-      case 'd': number(t.tm_mday, 2); break;
+      case 'h':
+        out += month.substr(0, 3);
+        break;
+      case 'B':
+        out += month;
+        break;
+      case 'c':
+        out += format_time("%a %b %e %H:%M:%S %Y", t);
+        break;
+      case 'C':
+        number(year / 100, 2);
+        break;
+      case 'd':
+        number(t.tm_mday, 2);
+        break;
       case 'D':
-      case 'x': out += format_time("%m/%d/%y", t); break;
-      case 'e': number(t.tm_mday, 2, ' '); break;
-      case 'f': out += "000000"; break;
-      case 'F': out += format_time("%Y-%m-%d", t); break;
+      case 'x':
+        out += format_time("%m/%d/%y", t);
+        break;
+      case 'e':
+        number(t.tm_mday, 2, ' ');
+        break;
+      case 'f':
+        out += "000000";
+        break;
+      case 'F':
+        out += format_time("%Y-%m-%d", t);
+        break;
       case 'G':
       case 'V': {
         int iso_year = 0, week = 0;
@@ -76,30 +98,72 @@ std::string format_time(std::string_view format, const std::tm& t) {
         number(code == 'G' ? iso_year : week, code == 'G' ? 4 : 2);
         break;
       }
-      case 'H': number(t.tm_hour, 2); break;
-      case 'I': number(hour12, 2); break;
-      case 'j': number(t.tm_yday + 1, 3); break;
-      case 'k': number(t.tm_hour, 2, ' '); break;
-      case 'l': number(hour12, 2, ' '); break;
-      case 'm': number(t.tm_mon + 1, 2); break;
-      case 'M': number(t.tm_min, 2); break;
-      case 'n': out += '\n'; break;
-      case 'p': out += t.tm_hour < 12 ? "AM" : "PM"; break;
-      case 'R': out += format_time("%H:%M", t); break;
-      case 'S': number(t.tm_sec, 2); break;
-      case 't': out += '\t'; break;
+      case 'H':
+        number(t.tm_hour, 2);
+        break;
+      case 'I':
+        number(hour12, 2);
+        break;
+      case 'j':
+        number(t.tm_yday + 1, 3);
+        break;
+      case 'k':
+        number(t.tm_hour, 2, ' ');
+        break;
+      case 'l':
+        number(hour12, 2, ' ');
+        break;
+      case 'm':
+        number(t.tm_mon + 1, 2);
+        break;
+      case 'M':
+        number(t.tm_min, 2);
+        break;
+      case 'n':
+        out += '\n';
+        break;
+      case 'p':
+        out += t.tm_hour < 12 ? "AM" : "PM";
+        break;
+      case 'R':
+        out += format_time("%H:%M", t);
+        break;
+      case 'S':
+        number(t.tm_sec, 2);
+        break;
+      case 't':
+        out += '\t';
+        break;
       case 'T':
-      case 'X': out += format_time("%H:%M:%S", t); break;
-      case 'u': number(t.tm_wday == 0 ? 7 : t.tm_wday, 1); break;
-      case 'U': number((t.tm_yday + 7 - t.tm_wday) / 7, 2); break;
-      case 'w': number(t.tm_wday, 1); break;
-      case 'W': number((t.tm_yday + 7 - (t.tm_wday + 6) % 7) / 7, 2); break;
-      case 'y': number(year % 100, 2); break;
-      case 'Y': out += std::to_string(year); break;
+      case 'X':
+        out += format_time("%H:%M:%S", t);
+        break;
+      case 'u':
+        number(t.tm_wday == 0 ? 7 : t.tm_wday, 1);
+        break;
+      case 'U':
+        number((t.tm_yday + 7 - t.tm_wday) / 7, 2);
+        break;
+      case 'w':
+        number(t.tm_wday, 1);
+        break;
+      case 'W':
+        number((t.tm_yday + 7 - (t.tm_wday + 6) % 7) / 7, 2);
+        break;
+      case 'y':
+        number(year % 100, 2);
+        break;
+      case 'Y':
+        out += std::to_string(year);
+        break;
       case 'z':
-      case 'Z': break;  // the time has no zone, as Python's naive datetime
-      case '%': out += '%'; break;
-      default: out.append(bare ? "%-" : "%").append(1, code);
+      case 'Z':
+        break;  // the time has no zone, as Python's naive datetime
+      case '%':
+        out += '%';
+        break;
+      default:
+        out.append(bare ? "%-" : "%").append(1, code);
     }
   }
   return out;

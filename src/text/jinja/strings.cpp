@@ -192,7 +192,8 @@ const Str* join(Heap& heap, const Str& separator, const List& items, bool conver
     heap.work(1);
     const Value& item = items.items[i];
     if (!convert && !item.is_string())
-      fail("sequence item " + std::to_string(i) + ": expected str instance, " + std::string(type_name(item)) + " found");
+      fail("sequence item " + std::to_string(i) + ": expected str instance, " + std::string(type_name(item)) +
+           " found");
     if (i > 0) out.add(separator);
     print(out, item);
   }

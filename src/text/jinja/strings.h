@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Python's str can do, shared by filters and methods. Taint is exact where text is only moved about, and covers the
-// whole result where its characters change.
+// What Python's str can do, shared by filters and methods. Taint is exact where text is only moved about, and covers
+// the whole result where its characters change.
 #pragma once
 
 #include "text/jinja/value.h"
@@ -14,8 +14,8 @@ const Str* change_case(Heap& heap, const Str& text, Case to);
 const Str* strip(Heap& heap, const Str& text, const Str* chars, bool left, bool right);
 /// The first `count` replacements, all where it is negative.
 const Str* replace(Heap& heap, const Str& text, const Str& from, const Str& to, std::int64_t count);
-/// At `separator`, or at runs of white space where it is null; at most `max_splits` from the left or right, all where it
-/// is negative.
+/// At `separator`, or at runs of white space where it is null; at most `max_splits` from the left or right, all where
+/// it is negative.
 List* split(Heap& heap, const Str& text, const Str* separator, std::int64_t max_splits, bool from_right);
 List* split_lines(Heap& heap, const Str& text, bool keep_ends);
 /// The items joined; those that are no strings fail unless `convert`.

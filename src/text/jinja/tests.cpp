@@ -84,10 +84,8 @@ constexpr TestEntry kTests[] = {
     {"gt", compares<Op::gt>},
     {"in", compares<Op::in>},
     {"integer", has_kind<Kind::integer>},
-    {"iterable",
-     [](Interpreter&, const Value& v, const Args&) {
-       return v.is_undefined() || v.is_string() || v.is(Kind::list) || v.is(Kind::dict);
-     }},
+    {"iterable", [](Interpreter&, const Value& v,
+                    const Args&) { return v.is_undefined() || v.is_string() || v.is(Kind::list) || v.is(Kind::dict); }},
     {"le", compares<Op::lteq>},
     {"lessthan", compares<Op::lt>},
     {"lower", has_case<true>},

@@ -4,6 +4,8 @@
 
 #include <utf8proc.h>
 
+#include "text/utf8.h"
+
 namespace colibri::jinja {
 namespace {
 
@@ -13,36 +15,10 @@ char32_t back(utf8proc_int32_t c) { return static_cast<char32_t>(c); }
 }  // namespace
 
 char32_t next_code_point(std::string_view text, std::size_t& at) {
-  const auto byte = [&](std::size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[i])); };
-  const char32_t lead = byte(at);
-  const std::size_t length = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  if (length == 1 || at + length > text.size()) {
-    ++at;
-    return lead;
-  }
-  char32_t c = lead & (0x7Fu >> length);
-  for (std::size_t i = 1; i < length; ++i) c = c << 6 | (byte(at + i) & 0x3F);
+  std::size_t length = 0;
+  const char32_t c = code_point(text.substr(at), length);
   at += length;
   return c;
-}
-
-void append_code_point(std::string& out, char32_t c) {
-  utf8proc_uint8_t bytes[4];
-  const auto n = utf8proc_encode_char(point(c), bytes);
-  out.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(n));
-}
-
-bool valid_utf8(std::string_view text) {
-  const auto* at = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-  auto left = static_cast<utf8proc_ssize_t>(text.size());
-  while (left > 0) {
-    utf8proc_int32_t c = 0;
-    const auto n = utf8proc_iterate(at, left, &c);
-    if (n <= 0) return false;
-    at += n;
-    left -= n;
-  }
-  return true;
 }
 
 std::size_t count_code_points(std::string_view text) {
@@ -89,8 +65,7 @@ std::size_t line_break(std::string_view text, std::size_t at) {
   if (text.substr(at, 2) == "\r\n") return 2;
   std::size_t next = at;
   const char32_t c = next_code_point(text, next);
-  const bool breaks =
-      (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+  const bool breaks = (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
   return breaks ? next - at : 0;
 }
 
@@ -117,19 +92,22 @@ bool is_printable(char32_t c) {
     case UTF8PROC_CATEGORY_CO:
     case UTF8PROC_CATEGORY_CN:
     case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP: return false;
-    case UTF8PROC_CATEGORY_ZS: return c == ' ';
-    default: return true;
+    case UTF8PROC_CATEGORY_ZP:
+      return false;
+    case UTF8PROC_CATEGORY_ZS:
+      return c == ' ';
+    default:
+      return true;
   }
 }
 
-void append_lower(std::string& out, char32_t c) { append_code_point(out, back(utf8proc_tolower(point(c)))); }
+void append_lower(std::string& out, char32_t c) { append_utf8(back(utf8proc_tolower(point(c))), out); }
 
 void append_upper(std::string& out, char32_t c) {
   if (c == 0xDF) {
     out += "SS";
   } else {
-    append_code_point(out, back(utf8proc_toupper(point(c))));
+    append_utf8(back(utf8proc_toupper(point(c))), out);
   }
 }
 
@@ -137,7 +115,7 @@ void append_title(std::string& out, char32_t c) {
   if (c == 0xDF) {
     out += "Ss";
   } else {
-    append_code_point(out, back(utf8proc_totitle(point(c))));
+    append_utf8(back(utf8proc_totitle(point(c))), out);
   }
 }
 

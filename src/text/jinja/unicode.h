@@ -11,8 +11,6 @@ namespace colibri::jinja {
 
 /// The code point at `at`, which moves behind it.
 char32_t next_code_point(std::string_view text, std::size_t& at);
-void append_code_point(std::string& out, char32_t c);
-bool valid_utf8(std::string_view text);
 
 std::size_t count_code_points(std::string_view text);
 /// Byte offset of code point `n`, or text.size() where the text is shorter.
@@ -25,7 +23,7 @@ std::size_t trailing_space(std::string_view text);
 /// Length of the line break at `at` as str.splitlines knows them, 0 where there is none.
 std::size_t line_break(std::string_view text, std::size_t at);
 
-bool is_word(char32_t c);       // \w: letters, numbers, underscore
+bool is_word(char32_t c);        // \w: letters, numbers, underscore
 bool is_alphabetic(char32_t c);  // str.isalpha
 bool is_digit(char32_t c);       // str.isdigit, decimal digits of any script
 bool is_lower(char32_t c);

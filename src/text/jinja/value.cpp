@@ -152,25 +152,42 @@ const Str* Builder::finish(bool markup) {
 
 std::string_view type_name(const Value& value) {
   switch (value.kind()) {
-    case Kind::undefined: return "Undefined";
-    case Kind::none: return "NoneType";
-    case Kind::boolean: return "bool";
-    case Kind::integer: return "int";
-    case Kind::real: return "float";
-    case Kind::string: return value.str().markup ? "Markup" : "str";
-    case Kind::dict: return "dict";
-    case Kind::space: return "Namespace";
-    case Kind::callable: return "function";
-    case Kind::list: break;
+    case Kind::undefined:
+      return "Undefined";
+    case Kind::none:
+      return "NoneType";
+    case Kind::boolean:
+      return "bool";
+    case Kind::integer:
+      return "int";
+    case Kind::real:
+      return "float";
+    case Kind::string:
+      return value.str().markup ? "Markup" : "str";
+    case Kind::dict:
+      return "dict";
+    case Kind::space:
+      return "Namespace";
+    case Kind::callable:
+      return "function";
+    case Kind::list:
+      break;
   }
   switch (value.list().flavor) {
-    case Flavor::list: return "list";
-    case Flavor::tuple: return "tuple";
-    case Flavor::range: return "range";
-    case Flavor::generator: return "generator";
-    case Flavor::keys: return "dict_keys";
-    case Flavor::values: return "dict_values";
-    case Flavor::items: return "dict_items";
+    case Flavor::list:
+      return "list";
+    case Flavor::tuple:
+      return "tuple";
+    case Flavor::range:
+      return "range";
+    case Flavor::generator:
+      return "generator";
+    case Flavor::keys:
+      return "dict_keys";
+    case Flavor::values:
+      return "dict_values";
+    case Flavor::items:
+      return "dict_items";
   }
   return "object";
 }

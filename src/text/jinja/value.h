@@ -93,10 +93,10 @@ class Value {
 };
 
 struct Str final : Object {
-  std::string_view text;          // points into `owned`, into another Str of the heap, or into the request
-  std::string owned;              // empty where `text` is a view
+  std::string_view text;           // points into `owned`, into another Str of the heap, or into the request
+  std::string owned;               // empty where `text` is a view
   std::vector<ByteRange> tainted;  // the parts of `text` that came from the request
-  bool markup = false;            // made by `safe` or `escape`: + escapes what is joined to it
+  bool markup = false;             // made by `safe` or `escape`: + escapes what is joined to it
 };
 
 /// What Python type a sequence is: it decides how it prints, compares and indexes.

@@ -3,7 +3,6 @@
 #include "backend/cpu/cpu.h"
 
 #include <algorithm>
-#include <array>
 #include <cfloat>
 #include <chrono>
 #include <cmath>

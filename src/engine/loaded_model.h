@@ -17,9 +17,9 @@ namespace colibri {
 
 /// Sampling parameters as a caller gives them; what is empty comes from the model's generation_config.json.
 struct SamplingWishes {
-  std::optional<float> temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
-  std::optional<int> top_k;
-  std::optional<std::uint64_t> seed;  // drawn at random where empty
+  std::optional<float> temperature{}, top_p{}, min_p{}, repetition_penalty{}, presence_penalty{}, frequency_penalty{};
+  std::optional<int> top_k{};
+  std::optional<std::uint64_t> seed{};  // drawn at random where empty
 };
 
 struct LoadedModel {

@@ -102,6 +102,7 @@ Status run_command(const RunOptions& options) {
     for (std::size_t i = 0; i < answer.ids().size(); ++i) std::printf("%s%d", i == 0 ? "" : ",", answer.ids()[i]);
     std::fputc('\n', stdout);
   }
+  std::fflush(stdout);
   const DispatchLatency& dispatch = session.engine->dispatch_latency();
   const std::size_t decoded = answer.ids().empty() ? 0 : answer.ids().size() - 1;
   std::fprintf(stderr,

@@ -24,6 +24,7 @@ struct Log {
   std::atomic<std::uint64_t> dropped{0};
 
   Log() { logger->set_pattern("%v"); }
+  ~Log() { pool.reset(); }  // writes what is queued; its thread ends before the logger does
 };
 
 Log& the_log() {

@@ -111,14 +111,14 @@ class HttpServer::State::Connection : public std::enable_shared_from_this<Connec
   awaitable<void> refuse();
 
   void drain() {
-    if (idle_) socket_.cancel();
+    if (idle_) cancel();
     if (exchange_) exchange_->close_after();
   }
   void interrupt() {
     if (exchange_)
       exchange_->interrupt({.status = 503, .code = "shutting_down", .message = "the server stops", .retry_after = 5});
     else
-      socket_.cancel();
+      cancel();
   }
   tcp::socket& socket() { return socket_; }
 
@@ -143,6 +143,12 @@ class HttpServer::State::Connection : public std::enable_shared_from_this<Connec
   awaitable<void> linger();
   void log(const Incoming& incoming, Clock::time_point start) const;
 
+  /// Ends the socket's pending operations.
+  void cancel() {
+    error_code already_closed;
+    socket_.cancel(already_closed);
+  }
+
   void expire_in(Clock::duration time) {
     timed_out_ = false;
     deadline_.expires_after(time);
@@ -150,7 +156,7 @@ class HttpServer::State::Connection : public std::enable_shared_from_this<Connec
       const auto self = weak.lock();
       if (ec || !self || self->deadline_.expiry() > Clock::now()) return;
       self->timed_out_ = true;
-      self->socket_.cancel();
+      self->cancel();
     });
   }
   void no_deadline() {

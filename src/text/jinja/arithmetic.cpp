@@ -118,6 +118,7 @@ Value repeat(Heap& heap, const Value& sequence, std::int64_t times) {
   const auto n = static_cast<std::size_t>(times < 0 ? 0 : times);
   if (sequence.is_string()) {
     const Str& text = sequence.str();
+    heap.require(n, text.text.size());
     Builder out(heap);
     if (!text.text.empty())
       for (std::size_t i = 0; i < n; ++i) {
@@ -126,6 +127,7 @@ Value repeat(Heap& heap, const Value& sequence, std::int64_t times) {
       }
     return out.finish(text.markup);
   }
+  heap.require(n, sequence.list().items.size() * sizeof(Value));
   List* made = heap.list(sequence.list().flavor);
   if (!sequence.list().items.empty())
     for (std::size_t i = 0; i < n; ++i) {

@@ -184,6 +184,8 @@ Value batch(Interpreter& in, const Value& v, const Args& args) {
   }
   if (current->items.empty()) return batches;
   if (bound.has(1) && !bound[1].is_none())
+    heap.require(static_cast<std::size_t>(std::max<std::int64_t>(0, size)), sizeof(Value));
+  if (bound.has(1) && !bound[1].is_none())
     while (static_cast<std::int64_t>(current->items.size()) < size) heap.push(*current, bound[1]);
   heap.push(*batches, current);
   return batches;

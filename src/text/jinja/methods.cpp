@@ -164,6 +164,7 @@ Value zero_fill(Interpreter& in, const Value& self, const Args& args) {
   const Bound bound("zfill", args, {"width"}, 1);
   const Str& text = self.str();
   const auto missing = bound.integer(0, 0) - static_cast<std::int64_t>(length(in.heap(), self));
+  in.heap().require(static_cast<std::size_t>(std::max<std::int64_t>(0, missing)), 1);
   const std::size_t sign = text.text.starts_with('-') || text.text.starts_with('+') ? 1 : 0;
   Builder out(in.heap());
   out.add_slice(text, 0, sign);

@@ -203,6 +203,8 @@ const Str* join(Heap& heap, const Str& separator, const List& items, bool conver
 const Str* pad(Heap& heap, const Str& text, std::int64_t left, std::int64_t right, const Str& fill) {
   if (count_code_points(fill.text) != 1) fail("The fill character must be exactly one character long");
   if (left <= 0 && right <= 0) return &text;
+  for (const std::int64_t side : {left, right})
+    heap.require(static_cast<std::size_t>(std::max<std::int64_t>(0, side)), fill.text.size());
   Builder out(heap);
   for (std::int64_t i = 0; i < left; ++i) out.add(fill);
   out.add(text);

@@ -163,7 +163,11 @@ class Heap {
     work_left_ -= units;
   }
   /// Work of an operation that looks at `bytes` of text once.
-  void scan(std::size_t bytes) { work(1 + bytes / 64); }
+  void scan(std::size_t bytes) { work(1 + bytes / 16); }
+  /// Refuses what will not fit before any of it is made: `count` pieces of `size` bytes.
+  void require(std::size_t count, std::size_t size) const {
+    if (size > 0 && count > bytes_left_ / size) fail_limit("the render needs too much memory");
+  }
 
   template <class T>
   T* make() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connections as coroutines, each on a strand of its own. Beast parses, after framing.h has looked at the head.
+// Length: the one file that sees Asio and Beast, whose headers take longest to compile.
 #ifdef __SANITIZE_THREAD__  // it does not know fences; its own locks are what orders Asio's operations then
 #define BOOST_ASIO_DISABLE_FENCED_BLOCK
 #endif

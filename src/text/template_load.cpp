@@ -72,13 +72,16 @@ Result<Sources> find_sources(const std::filesystem::path& directory, const Json&
 /// bos_token and its like: a string, or an object with its content. The first file that names one wins.
 void take_tokens(const Json& object, SpecialTokens& tokens) {
   if (!object.is_object()) return;
-  for (const auto& [name, value] : object.as_object()) {
+  for (const Json::Member& member : object.as_object()) {
+    const std::string& name = member.first;
+    const Json& value = member.second;
     static constexpr std::string_view kNames[] = {"bos_token", "eos_token", "pad_token", "unk_token",
                                                   "sep_token", "cls_token", "mask_token"};
     if (std::find(std::begin(kNames), std::end(kNames), name) == std::end(kNames)) continue;
     const Json* content = value.is_object() ? value.find("content") : &value;
     if (content == nullptr || !content->is_string()) continue;
-    const auto known = std::find_if(tokens.begin(), tokens.end(), [&](const auto& token) { return token.first == name; });
+    const auto known =
+        std::find_if(tokens.begin(), tokens.end(), [&](const auto& token) { return token.first == name; });
     if (known == tokens.end()) tokens.emplace_back(name, content->as_string());
   }
 }

@@ -16,16 +16,17 @@ struct TemplateTraits {
   static constexpr std::array<std::string_view, 4> kRoles = {"user", "system", "assistant", "tool"};
 
   std::array<bool, kRoles.size()> keeps_parts{};  // by role: a list of text parts is rendered as its texts
-  bool wants_parts = false;        // and a plain string is not
-  bool knows_developer = false;    // the role "developer"
-  bool wants_argument_text = false;  // the arguments of tool calls are expected as JSON text
-  bool wants_null_content = false;   // calls are rendered only where the message's content is null
+  bool wants_parts = false;                       // and a plain string is not
+  bool knows_developer = false;                   // the role "developer"
+  bool wants_argument_text = false;               // the arguments of tool calls are expected as JSON text
+  bool wants_null_content = false;                // calls are rendered only where the message's content is null
 
   bool keeps_parts_of(std::string_view role) const;
 };
 
-/// `messages` must be an array of objects with a role. Content: null becomes "", text parts are joined where the template
-/// wants one string; parts of other types are refused. Arguments of tool calls given as text become the object they spell.
+/// `messages` must be an array of objects with a role. Content: null becomes "", text parts are joined where the
+/// template wants one string; parts of other types are refused. Arguments of tool calls given as text become the object
+/// they spell.
 Result<Json> normalize_messages(const Json& messages, const TemplateTraits& traits);
 
 }  // namespace colibri

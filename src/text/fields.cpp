@@ -15,8 +15,9 @@ Error wrong(std::string_view key, std::string_view wanted) {
 
 std::string shown(std::string_view text) {
   if (text.size() <= kShownBytes) return write_json(Json(text));
-  while ((static_cast<unsigned char>(text[kShownBytes]) & 0xC0) == 0x80) text.remove_suffix(text.size() - kShownBytes);
-  return write_json(Json(std::string(text.substr(0, kShownBytes)) + "..."));
+  std::size_t end = kShownBytes;  // back to where a character begins
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return write_json(Json(std::string(text.substr(0, end)) + "..."));
 }
 
 Result<std::string> string_field(const Json& object, std::string_view key) {

@@ -39,6 +39,8 @@ struct BatchResult {
   std::vector<std::int32_t> ids;  // of all sequences, one after another
 };
 
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
 double percentile(std::vector<double> values, double share) {
   if (values.empty()) return 0.0;
   std::sort(values.begin(), values.end());
@@ -65,46 +67,68 @@ double record_bytes(const Model& model) {
   return 0.0;
 }
 
+Request synthetic_request(const Model& model, int number, int prompt, int gen) {
+  Request request;
+  for (int position = 0; position < prompt; ++position)
+    request.prompt.push_back(
+        static_cast<std::int32_t>(philox(static_cast<std::uint64_t>(number), static_cast<std::uint64_t>(position))[0] %
+                                  static_cast<std::uint32_t>(model.spec.vocab)));
+  request.sampling.temperature = 0.0F;
+  request.max_tokens = gen;
+  return request;
+}
+
+Status submit(Engine& engine, Request request) {
+  TRY_STATUS(engine.check(request));
+  CHECK(engine.submit(request));
+  return {};
+}
+
+/// The same load once without looking: caches, pages and branch predictors are as in a server that has run a while.
+Status warm_up(const Model& model, Engine& engine, const BenchOptions& options, int batch) {
+  for (int i = 0; i < batch; ++i) {
+    Request request = synthetic_request(model, i, options.prompt, std::min(options.gen, 4));
+    request.sink = [](const TokenEvent&) {};
+    TRY_STATUS(submit(engine, std::move(request)));
+  }
+  while (engine.step()) {
+  }
+  return {};
+}
+
 Result<BatchResult> measure(const Model& model, Backend& backend, const BenchOptions& options, int batch) {
-  const int context = options.prompt + options.gen;
-  TRY(engine, Engine::create(model, backend, {.context = context, .max_batch = batch}));
+  TRY(engine, Engine::create(model, backend, {.context = options.prompt + options.gen, .max_batch = batch}));
+  TRY_STATUS(warm_up(model, *engine, options, batch));
   BatchResult result;
   result.batch = batch;
   std::vector<std::vector<std::int32_t>> ids(static_cast<std::size_t>(batch));
   const auto start = Clock::now();
   for (int i = 0; i < batch; ++i) {
-    Request request;
-    for (int p = 0; p < options.prompt; ++p)
-      request.prompt.push_back(
-          static_cast<std::int32_t>(philox(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(p))[0] %
-                                    static_cast<std::uint32_t>(model.spec.vocab)));
-    request.sampling.temperature = 0.0F;
-    request.max_tokens = options.gen;
+    Request request = synthetic_request(model, i, options.prompt, options.gen);
     auto& own = ids[static_cast<std::size_t>(i)];
     request.sink = [&result, &own, start](const TokenEvent& event) {
-      if (own.empty()) result.ttft.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+      if (own.empty()) result.ttft.push_back(seconds_since(start));
       own.push_back(event.id);
     };
-    TRY_STATUS(engine->check(request));
-    CHECK(engine->submit(request));
+    TRY_STATUS(submit(*engine, std::move(request)));
   }
   const double dense = dense_bytes(model);
   const double record = record_bytes(model);
   const double kv_per_token = kv_values_per_token(model.spec) * sizeof(float);
   for (;;) {
     const bool decoding = static_cast<int>(result.ttft.size()) == batch;
+    const double position = options.prompt + static_cast<double>(ids[0].size());
     const auto step_start = Clock::now();
-    const std::size_t generated = ids[0].size();
     if (!engine->step()) break;
-    const double seconds = std::chrono::duration<double>(Clock::now() - step_start).count();
+    const double seconds = seconds_since(step_start);
     if (!decoding) {
       result.prefill_seconds += seconds;
       continue;
     }
+    const auto experts = static_cast<double>(engine->experts_touched());
     result.decode.push_back(seconds);
-    result.experts_touched += static_cast<double>(engine->experts_touched());
-    result.bytes_per_step += dense + record * static_cast<double>(engine->experts_touched()) +
-                             kv_per_token * static_cast<double>(options.prompt + static_cast<int>(generated)) * batch;
+    result.experts_touched += experts;
+    result.bytes_per_step += dense + record * experts + kv_per_token * position * batch;
   }
   if (!result.decode.empty()) {
     result.experts_touched /= static_cast<double>(result.decode.size());
@@ -199,6 +223,7 @@ Status bench_command(const BenchOptions& options) {
   machine.read_bandwidth = bandwidth;
   machine.fp32_flops = backend->measure_flops();
 
+  backend->adopt_thread();
   const std::string name = options.model ? *options.model : *options.synthetic;
   std::string command = "colibri bench " + (options.model ? *options.model : "--synthetic " + *options.synthetic);
   if (!options.json) {

@@ -18,6 +18,7 @@ class ZipfBackend : public Backend {
 
   std::string_view name() const override { return inner_.name(); }
   int threads() const override { return inner_.threads(); }
+  void adopt_thread() override { inner_.adopt_thread(); }
   double measure_flops() override { return inner_.measure_flops(); }
   void embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) override {
     inner_.embed(tokens, table, out);

@@ -37,6 +37,8 @@ class Backend {
   virtual std::string_view name() const = 0;
   /// Threads that operations run on.
   virtual int threads() const = 0;
+  /// The calling thread is the one that will run operations from now on: it gets its place among the backend's threads.
+  virtual void adopt_thread() = 0;
   /// fp32 multiply-adds that all threads reach together on registers alone, in operations (2 each) per second: the
   /// limit that products are shown beside. Takes about 50 ms. 0 where it means nothing (reference).
   virtual double measure_flops() = 0;

@@ -100,6 +100,7 @@ ThreadPool::ThreadPool(int threads) {
   if (threads == 1) return;
   const std::vector<int> cores = usable_cores();
   crowded_ = cores.size() < static_cast<std::size_t>(threads);
+  if (!crowded_) caller_cpu_ = cores[0];
   for (int thread = 1; thread < threads; ++thread) {
     const int cpu = crowded_ ? -1 : cores[static_cast<std::size_t>(thread)];
     workers_.emplace_back([this, thread, cpu] {
@@ -108,6 +109,10 @@ ThreadPool::ThreadPool(int threads) {
       worker_loop(thread);
     });
   }
+}
+
+void ThreadPool::pin_caller() const {
+  if (caller_cpu_ >= 0) pin_this_thread(caller_cpu_);
 }
 
 ThreadPool::~ThreadPool() {

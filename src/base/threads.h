@@ -33,6 +33,10 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
+  /// Keeps the calling thread on the core that the pinned workers leave to it; nothing where they are not pinned.
+  /// Threads that it starts later inherit this.
+  void pin_caller() const;
+
   /// Runs f(task, thread) for every task in [0, tasks), thread in [0, size()); the caller is thread 0 and works too.
   /// One region at a time, started by one thread at a time; f must not throw nor call parallel().
   template <class F>
@@ -58,6 +62,7 @@ class ThreadPool {
 
   // A job is read only by who has claimed one of its tasks, and is replaced only when all of them are done.
   Job job_;
+  int caller_cpu_ = -1;   // -1: workers are not pinned
   bool crowded_ = false;  // fewer cores than threads: waiting must not keep a core from who has the work
   alignas(64) std::atomic<int> epoch_{0};
   std::atomic<int> sleepers_{0};

@@ -194,6 +194,7 @@ bool Engine::step() {
 
 void Engine::run(const std::stop_token& stop) {
   const std::stop_callback on_stop(stop, [this] { wake(); });
+  backend_.adopt_thread();
   while (!stop.stop_requested()) {
     const std::uint32_t seen = wakes_.load(std::memory_order_acquire);
     if (!step() && !stop.stop_requested()) wakes_.wait(seen, std::memory_order_acquire);

@@ -3,6 +3,7 @@
 #include "forward/scratch.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace colibri {
 
@@ -41,6 +42,7 @@ Result<Scratch> Scratch::create(const ModelSpec& spec, int max_rows, int max_log
   std::size_t total = 0;
   for (const Piece& piece : pieces) total += bytes(piece);
   TRY(memory, Buffer::allocate(total, "activations"));
+  std::memset(memory.data(), 0, memory.size());  // resident now, so that the first step is as fast as the next
   scratch.memory = std::move(memory);
   std::byte* next = scratch.memory.data();
   for (const Piece& piece : pieces) {

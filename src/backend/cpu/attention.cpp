@@ -6,6 +6,7 @@
 // So a row's result depends on its position and the cache alone: prompt in one piece, in chunks or token by token.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 
 #include "backend/cpu/cpu.h"
@@ -148,9 +149,10 @@ void CpuBackend::attend(const AttentionTile& tile, ConstRows q, const AttentionS
     float* from = sums + t * kLanes;
     float* to = out.row(sequence.first_row + query_of(t)) + column_of(t);
     simd_.scale_chunks(from, std::ptrdiff_t{rows} * kLanes, chunks, 1.0F / total[static_cast<std::size_t>(t)]);
-    for (int d = 0; d < dim; d += kLanes, from += std::ptrdiff_t{rows} * kLanes) {
-      std::copy_n(from, std::min(kLanes, dim - d), to + d);
-    }
+    const int whole = dim / kLanes * kLanes;
+    for (int d = 0; d < whole; d += kLanes, from += std::ptrdiff_t{rows} * kLanes)
+      std::memcpy(to + d, from, kLaneBytes);
+    std::copy_n(from, dim - whole, to + whole);
   }
 }
 

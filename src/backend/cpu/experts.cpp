@@ -35,6 +35,9 @@ void CpuBackend::dispatch(const Routing& routing, int n_experts) {
     }
     awake_.push_back({before, before + count});
   }
+  // The busiest expert first: as the last one it would leave the other threads waiting.
+  std::stable_sort(awake_.begin(), awake_.end(),
+                   [](const BlockRange& a, const BlockRange& b) { return a.last - a.first > b.last - b.first; });
 }
 
 void CpuBackend::experts(ConstRows x, const Routing& routing, const ExpertTable& table, Rows out) {

@@ -74,11 +74,12 @@ void CpuBackend::rope_and_store(Rows q, Rows k, ConstRows v, const AttentionSpec
       std::copy_n(v.row(r) + std::ptrdiff_t{h} * dim, dim, kv.values(block, h) + std::ptrdiff_t{slot} * dim);
     }
   };
-  const auto work = static_cast<std::size_t>(q.cols + 4 * k.cols);
-  for_rows(q.rows, work, [&](int first, int last) {
+  // Sixteen rows at a time: the keys of a block share cache lines, and threads should not.
+  const auto work = static_cast<std::size_t>(kBlockTokens * (q.cols + 4 * k.cols));
+  for_rows(ceil_div(q.rows, kBlockTokens), work, [&](int first, int last) {
     for (const SequenceRows& sequence : batch.sequences) {
-      const int end = std::min(last, sequence.first_row + sequence.rows);
-      for (int r = std::max(first, sequence.first_row); r < end; ++r) store(r, sequence);
+      const int end = std::min(last * kBlockTokens, sequence.first_row + sequence.rows);
+      for (int r = std::max(first * kBlockTokens, sequence.first_row); r < end; ++r) store(r, sequence);
     }
   });
 }

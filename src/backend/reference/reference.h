@@ -11,6 +11,7 @@ class ReferenceBackend final : public Backend {
  public:
   std::string_view name() const override { return "reference"; }
   int threads() const override { return 1; }
+  void adopt_thread() override {}
   double measure_flops() override { return 0.0; }
   void embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) override;
   void rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) override;

@@ -13,8 +13,11 @@ struct SequenceRows {
   int first_row = 0;
   int rows = 0;
   int position = 0;  // of first_row; the sequence's tokens before it are in the cache
-  /// tables[g][p / 16] is the block of group g that holds position p; -1 where the window has passed.
+  /// tables[g][p / 16] is the block of group g that holds position p; -1 where the window has passed. Of a state group:
+  /// its only entry is the sequence's slot.
   std::span<const std::span<const std::int32_t>> tables;
+
+  std::int32_t slot(int group) const { return tables[static_cast<std::size_t>(group)][0]; }
 };
 
 struct Batch {

@@ -26,6 +26,15 @@ struct KvView {
   std::ptrdiff_t head_floats() const { return std::ptrdiff_t{head_dim} * kBlockTokens; }
 };
 
+/// One layer's part of a state group: a slot of floats for each sequence, laid out as the layer's spec says. A
+/// sequence's slot is zeroed when it begins and holds the state after its last computed row.
+struct StateView {
+  float* base = nullptr;           // slot 0 of this layer, 64-byte aligned
+  std::ptrdiff_t slot_stride = 0;  // floats from one slot to the next
+
+  float* slot(std::int32_t index) const { return base + index * slot_stride; }
+};
+
 /// Floats of one block of one layer.
 constexpr std::size_t kv_block_floats(int n_kv_heads, int head_dim) {
   return std::size_t{2} * static_cast<std::size_t>(n_kv_heads) * static_cast<std::size_t>(head_dim) * kBlockTokens;

@@ -3,6 +3,7 @@
 // Invariant: a ModelSpec that left model/config.h is consistent; every size is positive and bounded (see kMax...).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -45,6 +46,42 @@ struct AttentionSpec {
   RopeSpec rope;
 };
 
+/// Gated delta net (arXiv 2412.06464): q, k and v pass a causal depthwise convolution and silu; each value head keeps a
+/// matrix [k_dim, v_dim] that decays, forgets what it held under k and learns v. Value head h reads key head
+/// h / (n_v_heads / n_k_heads); its output is normalised and gated.
+struct DeltaNetSpec {
+  int n_k_heads = 0;
+  int n_v_heads = 0;
+  int k_dim = 0;
+  int v_dim = 0;
+  int conv_width = 0;
+  int kv_group = 0;  // index of the KV pool's layer group
+
+  int key_cols() const { return n_k_heads * k_dim; }
+  int value_cols() const { return n_v_heads * v_dim; }
+  int conv_cols() const { return 2 * key_cols() + value_cols(); }
+  /// A layer's slot: the convolution's window, [conv_width - 1][conv_cols] and padding, then [n_v_heads][k_dim] rows of
+  /// the matrices, each of matrix_stride() floats.
+  std::size_t window_floats() const { return round_to_line(static_cast<std::size_t>(conv_width - 1), conv_cols()); }
+  std::size_t matrix_stride() const { return round_to_line(1, v_dim); }
+  std::size_t state_floats() const {
+    return window_floats() + static_cast<std::size_t>(n_v_heads) * static_cast<std::size_t>(k_dim) * matrix_stride();
+  }
+
+ private:
+  /// count * cols in whole lines of 64 bytes.
+  static std::size_t round_to_line(std::size_t count, int cols) {
+    return (count * static_cast<std::size_t>(cols) + 15) / 16 * 16;
+  }
+};
+
+/// Gated short convolution (LFM2): b, c and x are projections; out = c * conv(b * x), per channel of d_model.
+struct ShortConvSpec {
+  int width = 0;
+  bool bias = false;  // of the convolution and both projections
+  int kv_group = 0;
+};
+
 /// Which experts a token wakes. Scores are a softmax over all experts in fp32, then the top_k largest (ties: lower id).
 struct RouterSpec {
   int n_experts = 0;
@@ -69,12 +106,14 @@ struct LayerSpec {
   std::variant<DenseFfn, MoeFfn> ffn;
 };
 
-/// How the KV cache of a set of layers behaves: all of its layers have the same shape and window.
+/// What a set of layers keeps of a sequence; all of its layers keep the same. Either keys and values by position (all
+/// of them, or a window), or a recurrent state: one slot of state_floats for each layer and sequence.
 struct KvGroupSpec {
   int n_kv_heads = 0;
   int head_dim = 0;
-  int window = 0;           // 0: full attention
-  std::vector<int> layers;  // ascending
+  int window = 0;                // 0: full attention
+  std::vector<int> layers;       // ascending
+  std::size_t state_floats = 0;  // 0: by position
 };
 
 struct ModelSpec {

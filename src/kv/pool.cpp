@@ -14,14 +14,18 @@ constexpr int blocks_for(int tokens) { return (tokens + kBlockTokens - 1) / kBlo
 /// Blocks that one sequence of a group can hold at once. Behind a window only whole blocks are freed, and only after
 /// the step that passed them: hence one chunk and one block more than the window.
 int blocks_per_sequence(const KvGroupSpec& group, const KvCapacity& capacity) {
+  if (group.state_floats > 0) return 1;
   const int all = blocks_for(capacity.context);
   return group.window == 0 ? all : std::min(all, blocks_for(group.window + capacity.max_chunk) + 1);
 }
 
+std::size_t block_floats(const KvGroupSpec& group) {
+  return group.state_floats > 0 ? group.state_floats : kv_block_floats(group.n_kv_heads, group.head_dim);
+}
+
 std::size_t group_bytes(const KvGroupSpec& group, const KvCapacity& capacity) {
   return group.layers.size() * static_cast<std::size_t>(capacity.sequences) *
-         static_cast<std::size_t>(blocks_per_sequence(group, capacity)) *
-         kv_block_floats(group.n_kv_heads, group.head_dim) * sizeof(float);
+         static_cast<std::size_t>(blocks_per_sequence(group, capacity)) * block_floats(group) * sizeof(float);
 }
 
 }  // namespace
@@ -39,40 +43,84 @@ Result<KvPool> KvPool::create(const ModelSpec& spec, const KvCapacity& capacity)
   CHECK(capacity.sequences > 0 && capacity.context > 0 && capacity.max_chunk > 0);
   KvPool pool;
   pool.views_.resize(spec.layers.size());
+  pool.states_.resize(spec.layers.size());
   for (const KvGroupSpec& group_spec : spec.kv_groups) {
     Group group;
     group.window = group_spec.window;
+    group.state = group_spec.state_floats > 0;
+    group.layers = static_cast<int>(group_spec.layers.size());
     group.blocks = capacity.sequences * blocks_per_sequence(group_spec, capacity);
+    group.block_floats = block_floats(group_spec);
     TRY(memory, Buffer::allocate(group_bytes(group_spec, capacity), "KV pool"));
     group.memory = std::move(memory);
     group.free.resize(static_cast<std::size_t>(group.blocks));
     std::iota(group.free.rbegin(), group.free.rend(), 0);
-    const std::size_t block_floats = kv_block_floats(group_spec.n_kv_heads, group_spec.head_dim);
-    float* base = reinterpret_cast<float*>(group.memory.data());
-    for (const int layer : group_spec.layers) {
-      pool.views_[static_cast<std::size_t>(layer)] = {base, static_cast<std::ptrdiff_t>(block_floats),
-                                                      group_spec.n_kv_heads, group_spec.head_dim};
-      base += block_floats * static_cast<std::size_t>(group.blocks);
+    const auto stride = static_cast<std::ptrdiff_t>(group.block_floats);
+    for (int i = 0; i < group.layers; ++i) {
+      const auto layer = static_cast<std::size_t>(group_spec.layers[static_cast<std::size_t>(i)]);
+      if (group.state) {
+        pool.states_[layer] = {group.block(i, 0), stride};
+      } else {
+        pool.views_[layer] = {group.block(i, 0), stride, group_spec.n_kv_heads, group_spec.head_dim};
+      }
     }
     pool.groups_.push_back(std::move(group));
   }
   return pool;
 }
 
+float* KvPool::Group::block(int layer, std::int32_t index) const {
+  const std::size_t before = static_cast<std::size_t>(layer) * static_cast<std::size_t>(blocks);
+  return reinterpret_cast<float*>(memory.data()) + (before + static_cast<std::size_t>(index)) * block_floats;
+}
+
+std::int32_t KvPool::Group::take() {
+  const std::int32_t block = free.back();
+  free.pop_back();
+  return block;
+}
+
 bool KvPool::reserve(KvSequence& sequence, int tokens) {
-  const auto wanted = static_cast<std::size_t>(blocks_for(tokens));
   sequence.tables.resize(groups_.size());
+  const auto wanted = [&](const Group& group) {
+    return static_cast<std::size_t>(group.state ? std::min(tokens, 1) : blocks_for(tokens));
+  };
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     const std::size_t held = sequence.tables[g].size();
-    if (wanted > held && wanted - held > groups_[g].free.size()) return false;
+    if (wanted(groups_[g]) > held && wanted(groups_[g]) - held > groups_[g].free.size()) return false;
   }
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    while (sequence.tables[g].size() < wanted) {
-      sequence.tables[g].push_back(groups_[g].free.back());
-      groups_[g].free.pop_back();
+    Group& group = groups_[g];
+    while (sequence.tables[g].size() < wanted(group)) {
+      const std::int32_t block = group.take();
+      sequence.tables[g].push_back(block);
+      if (!group.state) continue;
+      for (int layer = 0; layer < group.layers; ++layer)
+        std::fill_n(group.block(layer, block), group.block_floats, 0.0F);
     }
   }
   sequence.tokens = std::max(sequence.tokens, tokens);
+  return true;
+}
+
+bool KvPool::copy(const KvSequence& from, KvSequence& to) {
+  CHECK(to.tokens == 0);
+  for (std::size_t g = 0; g < from.tables.size(); ++g) {
+    const auto& table = from.tables[g];
+    const auto wanted = table.size() - static_cast<std::size_t>(std::count(table.begin(), table.end(), -1));
+    if (wanted > groups_[g].free.size()) return false;
+  }
+  to = from;
+  for (std::size_t g = 0; g < from.tables.size(); ++g) {
+    Group& group = groups_[g];
+    for (std::int32_t& block : to.tables[g]) {
+      if (block < 0) continue;
+      const std::int32_t source = block;
+      block = group.take();
+      for (int layer = 0; layer < group.layers; ++layer)
+        std::copy_n(group.block(layer, source), group.block_floats, group.block(layer, block));
+    }
+  }
   return true;
 }
 

@@ -10,11 +10,12 @@
 namespace colibri {
 namespace {
 
-ModelSpec two_group_spec() {
+ModelSpec three_group_spec() {
   ModelSpec spec;
-  spec.layers.resize(3);
+  spec.layers.resize(5);
   spec.kv_groups = {{.n_kv_heads = 2, .head_dim = 24, .window = 0, .layers = {0, 2}},
-                    {.n_kv_heads = 1, .head_dim = 8, .window = 20, .layers = {1}}};
+                    {.n_kv_heads = 1, .head_dim = 8, .window = 20, .layers = {1}},
+                    {.layers = {3, 4}, .state_floats = 48}};
   return spec;
 }
 
@@ -39,11 +40,12 @@ void expect_every_block_once(const KvPool& pool, std::span<const KvSequence> seq
 }
 
 TEST(KvPool, HoldsFullContextForEverySequence) {
-  auto pool = KvPool::create(two_group_spec(), kCapacity);
+  auto pool = KvPool::create(three_group_spec(), kCapacity);
   ASSERT_TRUE(pool.ok());
   EXPECT_EQ(pool->blocks(0), 3 * 7);  // ceil(100 / 16)
   EXPECT_EQ(pool->blocks(1), 3 * 4);  // ceil((20 + 16) / 16) + 1
-  EXPECT_EQ(pool->bytes(), KvPool::bytes_needed(two_group_spec(), kCapacity));
+  EXPECT_EQ(pool->blocks(2), 3);
+  EXPECT_EQ(pool->bytes(), KvPool::bytes_needed(three_group_spec(), kCapacity));
   std::vector<KvSequence> sequences(3);
   for (KvSequence& sequence : sequences) {
     for (int position = 0; position < 100; position += 16) {
@@ -62,7 +64,7 @@ TEST(KvPool, HoldsFullContextForEverySequence) {
 }
 
 TEST(KvPool, WindowKeepsWhatTheNextPositionSees) {
-  auto pool = KvPool::create(two_group_spec(), kCapacity);
+  auto pool = KvPool::create(three_group_spec(), kCapacity);
   ASSERT_TRUE(pool.ok());
   KvSequence sequence;
   ASSERT_TRUE(pool->reserve(sequence, 36));
@@ -75,8 +77,14 @@ TEST(KvPool, WindowKeepsWhatTheNextPositionSees) {
 }
 
 TEST(KvPool, LayersDoNotOverlap) {
-  auto pool = KvPool::create(two_group_spec(), kCapacity);
+  auto pool = KvPool::create(three_group_spec(), kCapacity);
   ASSERT_TRUE(pool.ok());
+  for (int layer : {3, 4})
+    for (int slot = 0; slot < pool->blocks(2); ++slot)
+      for (int i = 0; i < 48; ++i) {
+        ASSERT_EQ(pool->state(layer).slot(slot)[i], 0.0F);
+        pool->state(layer).slot(slot)[i] = 1.0F;
+      }
   for (int layer = 0; layer < 3; ++layer) {
     const KvView& view = pool->view(layer);
     const int group = layer == 1 ? 1 : 0;
@@ -91,15 +99,78 @@ TEST(KvPool, LayersDoNotOverlap) {
   }
 }
 
+TEST(KvPool, ASequenceBeginsWithZeroState) {
+  auto pool = KvPool::create(three_group_spec(), kCapacity);
+  ASSERT_TRUE(pool.ok());
+  KvSequence sequence;
+  for (int round = 0; round < 4; ++round) {
+    ASSERT_TRUE(pool->reserve(sequence, 1));
+    ASSERT_EQ(sequence.tables[2].size(), 1U);
+    const std::int32_t slot = sequence.tables[2][0];
+    for (int layer : {3, 4})
+      for (int i = 0; i < 48; ++i) {
+        ASSERT_EQ(pool->state(layer).slot(slot)[i], 0.0F);
+        pool->state(layer).slot(slot)[i] = 2.0F;
+      }
+    ASSERT_TRUE(pool->reserve(sequence, 50));
+    EXPECT_EQ(sequence.tables[2], std::vector<std::int32_t>{slot}) << "it keeps its slot";
+    EXPECT_EQ(pool->state(4).slot(slot)[47], 2.0F) << "and what it holds";
+    pool->release(sequence);
+  }
+  EXPECT_EQ(pool->free_blocks(2), 3);
+}
+
+TEST(KvPool, ACopyHoldsTheSameAndNothingInCommon) {
+  auto pool = KvPool::create(three_group_spec(), kCapacity);
+  ASSERT_TRUE(pool.ok());
+  std::vector<KvSequence> sequences(3);
+  ASSERT_TRUE(pool->reserve(sequences[0], 40));
+  pool->release_behind_window(sequences[0], 40);
+  /// Adds `amount` to all that the sequence holds, the n-th number n more; the sum of it before.
+  const auto add = [&](const KvSequence& sequence, float amount) {
+    double sum = 0.0;
+    float n = 0.0F;
+    const auto visit = [&](float* values, std::size_t count) {
+      for (std::size_t i = 0; i < count; ++i, n += 1.0F) {
+        sum += values[i] * n;
+        values[i] += amount * n;
+      }
+    };
+    for (const auto& [layer, group] : {std::pair(0, 0), {2, 0}, {1, 1}})
+      for (const std::int32_t block : sequence.tables[static_cast<std::size_t>(group)])
+        if (block >= 0)
+          visit(pool->view(layer).keys(block, 0), static_cast<std::size_t>(pool->view(layer).block_stride));
+    for (int layer : {3, 4}) visit(pool->state(layer).slot(sequence.tables[2][0]), 48);
+    return sum;
+  };
+  EXPECT_EQ(add(sequences[0], 1.0F), 0.0);
+  ASSERT_TRUE(pool->copy(sequences[0], sequences[1]));
+  expect_every_block_once(*pool, sequences);
+  EXPECT_EQ(sequences[1].tokens, 40);
+  EXPECT_EQ(sequences[1].tables[1][0], -1);
+  const double held = add(sequences[0], 1.0F);
+  EXPECT_GT(held, 0.0);
+  EXPECT_EQ(add(sequences[1], 0.0F), held) << "the copy does not follow the original";
+  ASSERT_TRUE(pool->copy(sequences[1], sequences[2]));
+  KvSequence extra;
+  EXPECT_FALSE(pool->copy(sequences[1], extra)) << "no slot is left";
+  EXPECT_TRUE(extra.tables.empty());
+  expect_every_block_once(*pool, sequences);
+}
+
 TEST(KvPool, RandomOperationsKeepTheAccounts) {
-  auto pool = KvPool::create(two_group_spec(), kCapacity);
+  auto pool = KvPool::create(three_group_spec(), kCapacity);
   ASSERT_TRUE(pool.ok());
   std::vector<KvSequence> sequences(6);
   std::mt19937 random(7);
   for (int i = 0; i < 5000; ++i) {
     KvSequence& sequence = sequences[random() % sequences.size()];
     const int tokens = sequence.tokens;
-    switch (random() % 4) {
+    KvSequence& other = sequences[random() % sequences.size()];
+    switch (random() % 5) {
+      case 4:
+        if (other.tokens == 0) pool->copy(sequence, other);
+        break;
       case 0:
         pool->release(sequence);
         break;

@@ -37,6 +37,16 @@ class ZipfBackend : public Backend {
     inner_.attention(q, spec, batch, kv, out);
   }
   void silu_mul(ConstRows gate, ConstRows up, Rows out) override { inner_.silu_mul(gate, up, out); }
+  void sigmoid_mul(ConstRows x, ConstRows gate, Rows out) override { inner_.sigmoid_mul(x, gate, out); }
+  void multiply(ConstRows x, ConstRows y, Rows out) override { inner_.multiply(x, y, out); }
+  void short_conv(ConstRows x, std::span<const float> weight, std::span<const float> bias, const Batch& batch,
+                  const StateView& state, int group, Rows out) override {
+    inner_.short_conv(x, weight, bias, batch, state, group, out);
+  }
+  void delta_rule(ConstRows qkv, ConstRows gates, const DeltaNetSpec& spec, std::span<const float> a_log,
+                  std::span<const float> dt_bias, const Batch& batch, const StateView& state, Rows out) override {
+    inner_.delta_rule(qkv, gates, spec, a_log, dt_bias, batch, state, out);
+  }
   void add_gated(ConstRows y, ConstRows gate, Rows out) override { inner_.add_gated(y, gate, out); }
   void experts(ConstRows x, const Routing& routing, const ExpertTable& table, Rows out) override {
     inner_.experts(x, routing, table, out);

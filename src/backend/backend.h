@@ -63,6 +63,27 @@ class Backend {
   /// out = silu(gate) * up, elementwise. out may be gate or up.
   virtual void silu_mul(ConstRows gate, ConstRows up, Rows out) = 0;
 
+  /// out = x * sigmoid(gate), elementwise: silu where gate is x. out may be x or gate.
+  virtual void sigmoid_mul(ConstRows x, ConstRows gate, Rows out) = 0;
+
+  /// out = x * y, elementwise. out may be either.
+  virtual void multiply(ConstRows x, ConstRows y, Rows out) = 0;
+
+  /// Causal convolution along each sequence, channel by channel: out[t, c] = bias[c] + sum over j of
+  /// weight[j, c] * x[t - width + 1 + j, c]. weight [width, x.cols]; bias [x.cols] or empty. The first (width - 1) *
+  /// x.cols floats of the sequence's slot in `group` are the rows before this step's, oldest first, and become those
+  /// before the next one's. width >= 1.
+  virtual void short_conv(ConstRows x, std::span<const float> weight, std::span<const float> bias, const Batch& batch,
+                          const StateView& state, int group, Rows out) = 0;
+
+  /// Gated delta rule, row after row from the state in the sequence's slot. For value head h, with
+  ///   q, k   of its key head, each divided by sqrt(sum of squares + 1e-6), and q by sqrt(k_dim) too
+  ///   decay  exp(-exp(a_log[h]) * softplus(a[h] + dt_bias[h])),  beta = sigmoid(b[h])
+  /// S := decay * S;  S := S + k (beta * (v - S^T k))^T;  out = S^T q.
+  /// qkv [n, conv_cols], columns q | k | v; gates [n, 2 n_v_heads], columns b | a; out [n, value_cols].
+  virtual void delta_rule(ConstRows qkv, ConstRows gates, const DeltaNetSpec& spec, std::span<const float> a_log,
+                          std::span<const float> dt_bias, const Batch& batch, const StateView& state, Rows out) = 0;
+
   /// out[r, :] += y[r, :] * sigmoid(gate[r, 0]); gate with no columns: out += y.
   virtual void add_gated(ConstRows y, ConstRows gate, Rows out) = 0;
 

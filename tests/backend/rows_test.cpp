@@ -61,6 +61,41 @@ TEST(SiluMul, CarriesNanAndWritesIntoUp) {
   for (const float value : up.data) EXPECT_TRUE(std::isnan(value));
 }
 
+// As silu_mul. Where x is the gate it is silu.
+TEST(SigmoidMul, MatchesTheReferenceOverTheWholeRange) {
+  Values gate(1, 40001, 0.0F);
+  for (int i = 0; i < gate.cols; ++i) gate.data[static_cast<std::size_t>(i)] = static_cast<float>(i - 20000) * 0.0053F;
+  const Values x = Values::random(1, gate.cols, 1);
+  for (const bool silu : {false, true}) {
+    Values expected(1, gate.cols, kNan);
+    backend("reference")->sigmoid_mul((silu ? gate : x).view(), gate.view(), expected.view());
+    const std::vector<float> out = same_everywhere(
+        [&](Backend& cpu) {
+          Values in_place = gate;
+          cpu.sigmoid_mul((silu ? in_place : x).view(), in_place.view(), in_place.view());
+          return in_place.data;
+        },
+        false);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      EXPECT_NEAR(out[i], expected.data[i], std::abs(expected.data[i]) * 7 * kUnit + 1e-35);
+  }
+}
+
+TEST(Multiply, IsExactlyTheReference) {
+  for (const auto& [rows, cols] : kShapes) {
+    const Values x = Values::random(rows, cols, 1);
+    const Values y = Values::random(rows, cols, 2);
+    Values expected(rows, cols, kNan);
+    backend("reference")->multiply(x.view(), y.view(), expected.view());
+    const std::vector<float> out = same_everywhere([&](Backend& cpu) {
+      Values in_place = x;
+      cpu.multiply(in_place.view(), y.view(), in_place.view());
+      return in_place.data;
+    });
+    expect_same_bits(out, expected.data, "product");
+  }
+}
+
 TEST(AddGated, MatchesTheReference) {
   for (const auto& [rows, cols] : kShapes) {
     const Values y = Values::random(rows, cols, 1);

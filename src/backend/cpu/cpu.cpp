@@ -71,6 +71,20 @@ void CpuBackend::silu_mul(ConstRows gate, ConstRows up, Rows out) {
   });
 }
 
+void CpuBackend::sigmoid_mul(ConstRows x, ConstRows gate, Rows out) {
+  CHECK(x.rows == out.rows && gate.rows == out.rows && x.cols == out.cols && gate.cols == out.cols);
+  for_rows(out.rows, std::size_t{4} * static_cast<std::size_t>(out.cols), [&](int first, int last) {
+    for (int r = first; r < last; ++r) simd_.sigmoid_mul(x.row(r), gate.row(r), out.cols, out.row(r));
+  });
+}
+
+void CpuBackend::multiply(ConstRows x, ConstRows y, Rows out) {
+  CHECK(x.rows == out.rows && y.rows == out.rows && x.cols == out.cols && y.cols == out.cols);
+  for_rows(out.rows, static_cast<std::size_t>(out.cols), [&](int first, int last) {
+    for (int r = first; r < last; ++r) simd_.scale_by(x.row(r), 1.0F, y.row(r), out.cols, out.row(r));
+  });
+}
+
 void CpuBackend::add_gated(ConstRows y, ConstRows gate, Rows out) {
   CHECK(y.rows == out.rows && y.cols == out.cols && (gate.cols == 0 || gate.rows == out.rows));
   for_rows(out.rows, static_cast<std::size_t>(out.cols), [&](int first, int last) {

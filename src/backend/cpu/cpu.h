@@ -48,6 +48,12 @@ class CpuBackend final : public Backend {
                       std::span<const float> k_norm, float eps, const Batch& batch, const KvView& kv) override;
   void attention(ConstRows q, const AttentionSpec& spec, const Batch& batch, const KvView& kv, Rows out) override;
   void silu_mul(ConstRows gate, ConstRows up, Rows out) override;
+  void sigmoid_mul(ConstRows x, ConstRows gate, Rows out) override;
+  void multiply(ConstRows x, ConstRows y, Rows out) override;
+  void short_conv(ConstRows x, std::span<const float> weight, std::span<const float> bias, const Batch& batch,
+                  const StateView& state, int group, Rows out) override;
+  void delta_rule(ConstRows qkv, ConstRows gates, const DeltaNetSpec& spec, std::span<const float> a_log,
+                  std::span<const float> dt_bias, const Batch& batch, const StateView& state, Rows out) override;
   void add_gated(ConstRows y, ConstRows gate, Rows out) override;
   void route(ConstRows x, const Matrix& router, const RouterSpec& spec, const Routing& routing) override;
   void experts(ConstRows x, const Routing& routing, const ExpertTable& table, Rows out) override;
@@ -91,7 +97,7 @@ class CpuBackend final : public Backend {
   Scratch hidden_;  // experts: activations between their two products
   Scratch parts_;   // experts: some outputs of all pairs, per thread
   Scratch logits_;  // route: [rows][n_experts]
-  Scratch heads_;   // attention: per thread
+  Scratch heads_;   // attention: per thread; delta_rule: [rows] of unit q and k, decay and beta
   std::vector<std::int32_t> offsets_;
   std::vector<std::int32_t> pairs_;
   std::vector<std::int32_t> place_;  // of a pair in pairs_

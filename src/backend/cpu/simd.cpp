@@ -385,16 +385,35 @@ void scale_by(const float* x, float factor, const float* weight, int n, float* o
   }
 }
 
+/// x / (1 + exp(-gate)). exp is exact up to 88; beyond it the quotient is 0 for all practical purposes, and must not
+/// become inf / inf.
+HWY_INLINE V over_one_plus_exp(V x, V gate) {
+  const D d;
+  const V e = hn::Exp(d, hn::Min(hn::Neg(gate), hn::Set(d, 88.0F)));
+  return hn::Div(x, hn::Add(hn::Set(d, 1.0F), e));
+}
+
 void silu_mul(const float* gate, const float* up, int n, float* out) {
   for (int i = 0; i < n; i += kLanes) {
     const int count = std::min(kLanes, n - i);
-    // exp is exact up to 88; beyond it silu is 0 for all practical purposes, and must not become inf / inf.
-    const F16 silu = map(load_n(gate + i, count), [](V x) HWY_ATTR {
-      const D d;
-      const V e = hn::Exp(d, hn::Min(hn::Neg(x), hn::Set(d, 88.0F)));
-      return hn::Div(x, hn::Add(hn::Set(d, 1.0F), e));
-    });
+    const F16 silu = map(load_n(gate + i, count), [](V x) HWY_ATTR { return over_one_plus_exp(x, x); });
     store_n(mul(silu, load_n(up + i, count)), out + i, count);
+  }
+}
+
+void sigmoid_mul(const float* x, const float* gate, int n, float* out) {
+  for (int i = 0; i < n; i += kLanes) {
+    const int count = std::min(kLanes, n - i);
+    store_n(
+        map(load_n(x + i, count), load_n(gate + i, count), [](V a, V b) HWY_ATTR { return over_one_plus_exp(a, b); }),
+        out + i, count);
+  }
+}
+
+void add_product(const float* x, const float* y, int n, float* out) {
+  for (int i = 0; i < n; i += kLanes) {
+    const int count = std::min(kLanes, n - i);
+    store_n(fma(load_n(x + i, count), load_n(y + i, count), load_n(out + i, count)), out + i, count);
   }
 }
 
@@ -470,6 +489,51 @@ float softmax_step(float* scores, int stride, int first, int last, float scale, 
   return factor;
 }
 
+/// kChunks times 16 columns side by side, as many chains as hide the latency.
+template <int kChunks>
+HWY_INLINE void delta_chunks(float* state, std::ptrdiff_t stride, int k_dim, int width, const float* q, const float* k,
+                             const float* v, float decay, float beta, float* out) {
+  const F16 kept = set(decay);
+  F16 sum[kChunks];
+  COLIBRI_UNROLL
+  for (int c = 0; c < kChunks; ++c) sum[c] = set(0.0F);
+  for (int i = 0; i < k_dim; ++i) {
+    const F16 key = set(k[i]);
+    COLIBRI_UNROLL
+    for (int c = 0; c < kChunks; ++c) sum[c] = fma(mul(load(state + i * stride + c * kLanes), kept), key, sum[c]);
+  }
+  F16 change[kChunks];
+  COLIBRI_UNROLL
+  for (int c = 0; c < kChunks; ++c) {
+    const F16 value = load_n(v + c * kLanes, std::min(kLanes, width - c * kLanes));
+    change[c] = mul(map(value, sum[c], [](V a, V b) HWY_ATTR { return hn::Sub(a, b); }), set(beta));
+    sum[c] = set(0.0F);
+  }
+  for (int i = 0; i < k_dim; ++i) {
+    const F16 key = set(k[i]);
+    const F16 query = set(q[i]);
+    COLIBRI_UNROLL
+    for (int c = 0; c < kChunks; ++c) {
+      float* place = state + i * stride + c * kLanes;
+      const F16 next = fma(key, change[c], mul(load(place), kept));
+      store(next, place);
+      sum[c] = fma(next, query, sum[c]);
+    }
+  }
+  COLIBRI_UNROLL
+  for (int c = 0; c < kChunks; ++c) store_n(sum[c], out + c * kLanes, std::min(kLanes, width - c * kLanes));
+}
+
+void delta_step(float* state, std::ptrdiff_t stride, int k_dim, int width, const float* q, const float* k,
+                const float* v, float decay, float beta, float* out) {
+  constexpr int kChunks = kVectors == 1 ? 4 : 2;
+  int at = 0;
+  for (; at + kChunks * kLanes <= width; at += kChunks * kLanes)
+    delta_chunks<kChunks>(state + at, stride, k_dim, kChunks * kLanes, q, k, v + at, decay, beta, out + at);
+  for (; at < width; at += kLanes)
+    delta_chunks<1>(state + at, stride, k_dim, std::min(kLanes, width - at), q, k, v + at, decay, beta, out + at);
+}
+
 double multiply_adds(int rounds) {
   constexpr int kChains = kRegisters / 2;
   const V factor = hn::Set(D(), 0.5F);
@@ -496,11 +560,14 @@ const Simd* table() {
                            sum_squares,
                            scale_by,
                            silu_mul,
+                           sigmoid_mul,
+                           add_product,
                            scale_chunks,
                            add_scaled,
                            rotate,
                            exp_sum,
                            softmax_step,
+                           delta_step,
                            multiply_adds};
   return &kTable;
 }

@@ -47,6 +47,10 @@ struct Simd {
   void (*scale_by)(const float* x, float factor, const float* weight, int n, float* out);
   /// out = silu(gate) * up
   void (*silu_mul)(const float* gate, const float* up, int n, float* out);
+  /// out = x * sigmoid(gate)
+  void (*sigmoid_mul)(const float* x, const float* gate, int n, float* out);
+  /// out += x * y, fused
+  void (*add_product)(const float* x, const float* y, int n, float* out);
   /// x[chunk * stride ...] *= factor, 16 floats of each chunk
   void (*scale_chunks)(float* x, std::ptrdiff_t stride, int chunks, float factor);
   /// out += factor * x, fused
@@ -60,6 +64,10 @@ struct Simd {
   /// probabilities relative to the new maximum, all others 0. Updates maximum and sum, returns the factor for what was
   /// summed before.
   float (*softmax_step)(float* scores, int stride, int first, int last, float scale, float& maximum, float& sum);
+  /// One row of the gated delta rule (backend.h) on `width` columns of a head's matrix [k_dim][stride], whose columns
+  /// are padded to 16: the state in place, v[width] to out[width].
+  void (*delta_step)(float* state, std::ptrdiff_t stride, int k_dim, int width, const float* q, const float* k,
+                     const float* v, float decay, float beta, float* out);
   /// Multiply-adds on registers alone, `rounds` times; returns how many operations (2 each) that was.
   double (*multiply_adds)(int rounds);
 };

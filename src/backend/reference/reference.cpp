@@ -19,6 +19,7 @@ double dot(const float* x, const Matrix& w, int row) {
   return sum;
 }
 
+double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 double silu(double x) { return x / (1.0 + std::exp(-x)); }
 
 void norm(const float* x, std::span<const float> weight, float eps, float* out) {
@@ -143,6 +144,82 @@ void ReferenceBackend::silu_mul(ConstRows gate, ConstRows up, Rows out) {
   for (int r = 0; r < out.rows; ++r) {
     for (int i = 0; i < out.cols; ++i) {
       out.row(r)[i] = static_cast<float>(silu(gate.row(r)[i]) * up.row(r)[i]);
+    }
+  }
+}
+
+void ReferenceBackend::sigmoid_mul(ConstRows x, ConstRows gate, Rows out) {
+  for (int r = 0; r < out.rows; ++r)
+    for (int i = 0; i < out.cols; ++i) out.row(r)[i] = static_cast<float>(x.row(r)[i] * sigmoid(gate.row(r)[i]));
+}
+
+void ReferenceBackend::multiply(ConstRows x, ConstRows y, Rows out) {
+  for (int r = 0; r < out.rows; ++r)
+    for (int i = 0; i < out.cols; ++i) out.row(r)[i] = x.row(r)[i] * y.row(r)[i];
+}
+
+void ReferenceBackend::short_conv(ConstRows x, std::span<const float> weight, std::span<const float> bias,
+                                  const Batch& batch, const StateView& state, int group, Rows out) {
+  const auto cols = static_cast<std::size_t>(x.cols);
+  const std::size_t width = weight.size() / cols;
+  CHECK(width >= 1 && weight.size() == width * cols);
+  for (const SequenceRows& sequence : batch.sequences) {
+    float* window = state.slot(sequence.slot(group));
+    std::vector<float> seen(window, window + (width - 1) * cols);  // [width - 1 + rows][cols]
+    for (int i = 0; i < sequence.rows; ++i) {
+      const float* row = x.row(sequence.first_row + i);
+      seen.insert(seen.end(), row, row + cols);
+      for (std::size_t c = 0; c < cols; ++c) {
+        double sum = bias.empty() ? 0.0 : bias[c];
+        for (std::size_t j = 0; j < width; ++j)
+          sum += static_cast<double>(weight[j * cols + c]) * seen[(static_cast<std::size_t>(i) + j) * cols + c];
+        out.row(sequence.first_row + i)[c] = static_cast<float>(sum);
+      }
+    }
+    std::copy(seen.end() - static_cast<std::ptrdiff_t>((width - 1) * cols), seen.end(), window);
+  }
+}
+
+void ReferenceBackend::delta_rule(ConstRows qkv, ConstRows gates, const DeltaNetSpec& spec,
+                                  std::span<const float> a_log, std::span<const float> dt_bias, const Batch& batch,
+                                  const StateView& state, Rows out) {
+  const auto k_dim = static_cast<std::size_t>(spec.k_dim);
+  const auto unit = [&](const float* from) {
+    double squares = 1e-6;
+    for (std::size_t i = 0; i < k_dim; ++i) squares += static_cast<double>(from[i]) * from[i];
+    std::vector<double> to(from, from + k_dim);
+    for (double& value : to) value /= std::sqrt(squares);
+    return to;
+  };
+  for (const SequenceRows& sequence : batch.sequences) {
+    for (int h = 0; h < spec.n_v_heads; ++h) {
+      float* matrix = state.slot(sequence.slot(spec.kv_group)) + spec.window_floats() +
+                      static_cast<std::size_t>(h) * k_dim * spec.matrix_stride();
+      const auto head = static_cast<std::size_t>(h);
+      const int key = h / (spec.n_v_heads / spec.n_k_heads) * spec.k_dim;
+      for (int r = sequence.first_row; r < sequence.first_row + sequence.rows; ++r) {
+        const std::vector<double> q = unit(qkv.row(r) + key);
+        const std::vector<double> k = unit(qkv.row(r) + spec.key_cols() + key);
+        const double beta = sigmoid(gates.row(r)[h]);
+        const double a = static_cast<double>(gates.row(r)[spec.n_v_heads + h]) + dt_bias[head];
+        const double softplus = a > 20.0 ? a : std::log1p(std::exp(a));
+        const double decay = std::exp(-std::exp(static_cast<double>(a_log[head])) * softplus);
+        for (int j = 0; j < spec.v_dim; ++j) {
+          const auto at = [&](std::size_t i) -> float& {
+            return matrix[i * spec.matrix_stride() + static_cast<std::size_t>(j)];
+          };
+          double held = 0.0;
+          for (std::size_t i = 0; i < k_dim; ++i) held += decay * at(i) * k[i];
+          const double change = beta * (qkv.row(r)[2 * spec.key_cols() + h * spec.v_dim + j] - held);
+          double sum = 0.0;
+          for (std::size_t i = 0; i < k_dim; ++i) {
+            const double next = decay * at(i) + k[i] * change;
+            at(i) = static_cast<float>(next);
+            sum += next * q[i];
+          }
+          out.row(r)[h * spec.v_dim + j] = static_cast<float>(sum / std::sqrt(static_cast<double>(spec.k_dim)));
+        }
+      }
     }
   }
 }

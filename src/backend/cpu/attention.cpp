@@ -8,6 +8,7 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "backend/cpu/cpu.h"
 #include "base/check.h"
@@ -85,9 +86,8 @@ void CpuBackend::attend(const AttentionTile& tile, ConstRows q, const AttentionS
   pack_panel([&](int t) { return q.row(sequence.first_row + query_of(t)) + column_of(t); }, rows, dim, queries);
   std::fill_n(sums, rows * chunks * kLanes, 0.0F);
   std::array<float, kMaxTokens> maximum;
-  std::array<float, kMaxTokens> total;
+  alignas(64) std::array<float, kMaxTokens * kLanes> total{};  // of the probabilities, [rows][16] by key modulo 16
   maximum.fill(-std::numeric_limits<float>::infinity());
-  total.fill(0.0F);
   std::array<Range, kMaxTokens> visible;  // of the group's keys
 
   /// Rows [row, row + count) of sums += probabilities times values, over keys [first, last) of the group at `base`.
@@ -128,8 +128,8 @@ void CpuBackend::attend(const AttentionTile& tile, ConstRows q, const AttentionS
       common = {std::max(common.first, seen.first), std::min(common.last, seen.last)};
       if (seen.first >= seen.last) continue;
       const auto i = static_cast<std::size_t>(t);
-      const float factor =
-          simd_.softmax_step(scores + t * kLanes, rows, seen.first, seen.last, spec.scale, maximum[i], total[i]);
+      const float factor = simd_.softmax_step(scores + t * kLanes, rows, seen.first, seen.last, spec.scale, maximum[i],
+                                              total.data() + t * kLanes);
       if (factor != 1.0F) simd_.scale_chunks(sums + t * kLanes, std::ptrdiff_t{rows} * kLanes, chunks, factor);
     }
     // Each row's keys in ascending order: those before the common ones, the common ones, those after.
@@ -148,7 +148,8 @@ void CpuBackend::attend(const AttentionTile& tile, ConstRows q, const AttentionS
   for (int t = 0; t < rows; ++t) {
     float* from = sums + t * kLanes;
     float* to = out.row(sequence.first_row + query_of(t)) + column_of(t);
-    simd_.scale_chunks(from, std::ptrdiff_t{rows} * kLanes, chunks, 1.0F / total[static_cast<std::size_t>(t)]);
+    const float sum = std::accumulate(total.begin() + t * kLanes, total.begin() + (t + 1) * kLanes, 0.0F);
+    simd_.scale_chunks(from, std::ptrdiff_t{rows} * kLanes, chunks, 1.0F / sum);
     const int whole = dim / kLanes * kLanes;
     for (int d = 0; d < whole; d += kLanes, from += std::ptrdiff_t{rows} * kLanes)
       std::memcpy(to + d, from, kLaneBytes);

@@ -453,7 +453,7 @@ float exp_sum(float* x, float max, int n) {
   return fold_sum(sum);
 }
 
-float softmax_step(float* scores, int stride, int first, int last, float scale, float& maximum, float& sum) {
+float softmax_step(float* scores, int stride, int first, int last, float scale, float& maximum, float* sums) {
   const D d;
   constexpr float kMasked = -std::numeric_limits<float>::infinity();
   F16 s[4];
@@ -478,14 +478,15 @@ float softmax_step(float* scores, int stride, int first, int last, float scale, 
   const float new_maximum = fold_max(most);
   // Most groups do not move the maximum, and exp(0) is 1.
   const float factor = new_maximum == maximum ? 1.0F : hn::GetLane(hn::Exp(d, hn::Set(d, maximum - new_maximum)));
-  F16 total = set(0.0F);
+  F16 total = mul(load(sums), set(factor));
   for (int b = 0; b < 4; ++b) {
-    const F16 p = exp(add(s[b], set(-new_maximum)));
+    const bool masked = last <= b * kLanes || first >= (b + 1) * kLanes;
+    const F16 p = masked ? set(0.0F) : exp(add(s[b], set(-new_maximum)));
     store(p, scores + std::ptrdiff_t{b} * stride * kLanes);
     total = add(total, p);
   }
+  store(total, sums);
   maximum = new_maximum;
-  sum = sum * factor + fold_sum(total);
   return factor;
 }
 

@@ -61,9 +61,9 @@ struct Simd {
   float (*exp_sum)(float* x, float max, int n);
 
   /// One step of an online softmax over scores[4][stride][16], positions [first, last) of 64, last > first: they become
-  /// probabilities relative to the new maximum, all others 0. Updates maximum and sum, returns the factor for what was
-  /// summed before.
-  float (*softmax_step)(float* scores, int stride, int first, int last, float scale, float& maximum, float& sum);
+  /// probabilities relative to the new maximum, all others 0. Updates maximum and sums [16] (of positions equal modulo
+  /// 16), returns the factor for what was summed before.
+  float (*softmax_step)(float* scores, int stride, int first, int last, float scale, float& maximum, float* sums);
   /// One row of the gated delta rule (backend.h) on `width` columns of a head's matrix [k_dim][stride], whose columns
   /// are padded to 16: the state in place, v[width] to out[width].
   void (*delta_step)(float* state, std::ptrdiff_t stride, int k_dim, int width, const float* q, const float* k,

@@ -143,8 +143,10 @@ double prefill_flops(const ModelSpec& spec, int prompt, int batch) {
   const double head = static_cast<double>(spec.vocab) * spec.d_model;
   const double active = model_parameters(spec).active - head * (spec.tied_embeddings ? 1 : 2);
   double attention = 0.0;
-  for (const LayerSpec& layer : spec.layers)
-    attention += 2.0 * layer.attention.n_heads * layer.attention.head_dim * static_cast<double>(prompt) * prompt;
+  for (const LayerSpec& layer : spec.layers) {
+    const auto& mixer = std::get<AttentionSpec>(layer.mixer);
+    attention += 2.0 * mixer.n_heads * mixer.head_dim * static_cast<double>(prompt) * prompt;
+  }
   return batch * (2.0 * active * prompt + attention + 2.0 * head);
 }
 

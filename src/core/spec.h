@@ -101,8 +101,11 @@ struct MoeFfn {
   bool shared_gate = false;  // the shared expert's output is times sigmoid(w . x)
 };
 
+/// What lets a token see the others.
+using MixerSpec = std::variant<AttentionSpec>;
+
 struct LayerSpec {
-  AttentionSpec attention;
+  MixerSpec mixer;
   std::variant<DenseFfn, MoeFfn> ffn;
 };
 
@@ -114,6 +117,11 @@ struct KvGroupSpec {
   int window = 0;                // 0: full attention
   std::vector<int> layers;       // ascending
   std::size_t state_floats = 0;  // 0: by position
+
+  bool same_cache(const KvGroupSpec& other) const {
+    return n_kv_heads == other.n_kv_heads && head_dim == other.head_dim && window == other.window &&
+           state_floats == other.state_floats;
+  }
 };
 
 struct ModelSpec {

@@ -22,7 +22,8 @@ struct Pass {
   int rows() const { return batch.rows(); }
   Rows piece(float* data, int cols) const { return {data, rows(), cols}; }
 
-  void attention(const AttentionSpec& a, const LayerWeights& w, int layer, Rows x, Rows h) {
+  void mix(const AttentionSpec& a, const MixerWeights& mixer, int layer, Rows x, Rows h) {
+    const auto& w = std::get<AttentionWeights>(mixer);
     const int q_cols = a.n_heads * a.head_dim;
     const int kv_cols = a.n_kv_heads * a.head_dim;
     const Rows qkv = piece(scratch.qkv, q_cols + 2 * kv_cols);
@@ -89,7 +90,7 @@ void forward(Backend& backend, const Model& model, const Batch& batch, const KvP
     const LayerSpec& layer = spec.layers[i];
     const LayerWeights& w = weights.layers[i];
     backend.rms_norm(x, w.attn_norm, spec.norm_eps, h);
-    pass.attention(layer.attention, w, static_cast<int>(i), x, h);
+    std::visit([&](const auto& mixer) { pass.mix(mixer, w.mixer, static_cast<int>(i), x, h); }, layer.mixer);
     backend.rms_norm(x, w.ffn_norm, spec.norm_eps, h);
     if (const auto* moe = std::get_if<MoeFfn>(&layer.ffn)) {
       pass.moe(*moe, std::get<MoeWeights>(w.ffn), x, h);

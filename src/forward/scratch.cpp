@@ -14,7 +14,7 @@ Result<Scratch> Scratch::create(const ModelSpec& spec, int max_rows, int max_log
   int top_k = 0;
   int experts = 0;
   for (const LayerSpec& layer : spec.layers) {
-    const AttentionSpec& a = layer.attention;
+    const auto& a = std::get<AttentionSpec>(layer.mixer);
     qkv = std::max(qkv, (a.n_heads + 2 * a.n_kv_heads) * a.head_dim);
     attention = std::max(attention, a.n_heads * a.head_dim);
     if (const auto* dense = std::get_if<DenseFfn>(&layer.ffn)) ffn = std::max(ffn, 2 * dense->d_ff);

@@ -22,11 +22,14 @@ class Binder {
     matrix(names_.embedding, weights.embedding);
     for (std::size_t i = 0; i < spec_.layers.size(); ++i) {
       prefix_ = std::string(names_.layers) + std::to_string(i) + ".";
-      attention(spec_.layers[i].attention, weights.layers[i]);
-      if (auto* dense = std::get_if<DenseWeights>(&weights.layers[i].ffn)) {
+      LayerWeights& layer = weights.layers[i];
+      vector(join(prefix_, names_.attn_norm, ".weight"), layer.attn_norm);
+      std::visit([&](const auto& mixer) { bind_mixer(mixer, layer); }, spec_.layers[i].mixer);
+      vector(join(prefix_, names_.ffn_norm, ".weight"), layer.ffn_norm);
+      if (auto* dense = std::get_if<DenseWeights>(&layer.ffn)) {
         swiglu(prefix_ + std::string(names_.dense), dense->gate_up, dense->down);
       } else {
-        moe(std::get<MoeWeights>(weights.layers[i].ffn));
+        moe(std::get<MoeWeights>(layer.ffn));
       }
     }
     vector(join(names_.final_norm, ".weight"), weights.final_norm);
@@ -50,22 +53,21 @@ class Binder {
     if (!values.empty()) bindings_.push_back({std::move(name), count, 0, nullptr, 0, values.data() + first});
   }
 
-  void attention(const AttentionSpec& attention, LayerWeights& layer) {
+  void bind_mixer(const AttentionSpec& attention, LayerWeights& layer) {
+    auto& weights = std::get<AttentionWeights>(layer.mixer);
     const int q = attention.n_heads * attention.head_dim;
     const int kv = attention.n_kv_heads * attention.head_dim;
-    vector(join(prefix_, names_.attn_norm, ".weight"), layer.attn_norm);
     const std::pair<std::string_view, int> parts[] = {{names_.q, q}, {names_.k, kv}, {names_.v, kv}};
     int first = 0;
     for (const auto& [name, count] : parts) {
-      rows(join(prefix_, name), layer.wqkv, first, count);
-      part(join(prefix_, name, ".bias"), layer.qkv_bias, first, count);
+      rows(join(prefix_, name), weights.wqkv, first, count);
+      part(join(prefix_, name, ".bias"), weights.qkv_bias, first, count);
       first += count;
     }
-    matrix(join(prefix_, names_.o), layer.wo);
-    vector(join(prefix_, names_.o, ".bias"), layer.o_bias);
-    vector(join(prefix_, names_.q_norm, ".weight"), layer.q_norm);
-    vector(join(prefix_, names_.k_norm, ".weight"), layer.k_norm);
-    vector(join(prefix_, names_.ffn_norm, ".weight"), layer.ffn_norm);
+    matrix(join(prefix_, names_.o), weights.wo);
+    vector(join(prefix_, names_.o, ".bias"), weights.o_bias);
+    vector(join(prefix_, names_.q_norm, ".weight"), weights.q_norm);
+    vector(join(prefix_, names_.k_norm, ".weight"), weights.k_norm);
   }
 
   void swiglu(const std::string& prefix, const Matrix& gate_up, const Matrix& down) {

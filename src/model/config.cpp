@@ -23,21 +23,22 @@ Result<Json> read_json(const std::string& path) {
   return parse_json(text, kConfigLimits).at(path);
 }
 
+KvGroupSpec kv_group_of(const AttentionSpec& attention) {
+  return {attention.n_kv_heads, attention.head_dim, attention.window, {}, 0};
+}
+
 /// Layers whose caches look alike share a group of the KV pool, in order of first appearance.
 void set_kv_groups(ModelSpec& spec) {
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-    AttentionSpec& attention = spec.layers[i].attention;
-    const auto same = [&](const KvGroupSpec& group) {
-      return group.n_kv_heads == attention.n_kv_heads && group.head_dim == attention.head_dim &&
-             group.window == attention.window;
+    const auto join = [&](auto& mixer) {
+      const KvGroupSpec wanted = kv_group_of(mixer);
+      auto group = std::find_if(spec.kv_groups.begin(), spec.kv_groups.end(),
+                                [&](const KvGroupSpec& other) { return other.same_cache(wanted); });
+      if (group == spec.kv_groups.end()) group = spec.kv_groups.insert(group, wanted);
+      group->layers.push_back(static_cast<int>(i));
+      mixer.kv_group = static_cast<int>(group - spec.kv_groups.begin());
     };
-    auto group = std::find_if(spec.kv_groups.begin(), spec.kv_groups.end(), same);
-    if (group == spec.kv_groups.end()) {
-      spec.kv_groups.push_back({attention.n_kv_heads, attention.head_dim, attention.window, {}});
-      group = std::prev(spec.kv_groups.end());
-    }
-    group->layers.push_back(static_cast<int>(i));
-    attention.kv_group = static_cast<int>(group - spec.kv_groups.begin());
+    std::visit(join, spec.layers[i].mixer);
   }
 }
 

@@ -15,15 +15,18 @@ namespace {
 
 Json whole(double value) { return static_cast<std::int64_t>(value); }
 
+Json describe_mixer(const AttentionSpec& attention) {
+  return Json::Object{{"attention", attention.window > 0 ? "window" : "full"},
+                      {"heads", attention.n_heads},
+                      {"kv_heads", attention.n_kv_heads},
+                      {"head_dim", attention.head_dim},
+                      {"window", attention.window > 0 ? Json(attention.window) : Json()},
+                      {"kv_group", attention.kv_group}};
+}
+
 Json describe_layer(const ModelSpec& spec, const LayerSpec& layer) {
-  const AttentionSpec& attention = layer.attention;
   const ParameterCount count = layer_parameters(spec, layer);
-  Json json = Json::Object{{"attention", attention.window > 0 ? "window" : "full"},
-                           {"heads", attention.n_heads},
-                           {"kv_heads", attention.n_kv_heads},
-                           {"head_dim", attention.head_dim},
-                           {"window", attention.window > 0 ? Json(attention.window) : Json()},
-                           {"kv_group", attention.kv_group}};
+  Json json = std::visit([](const auto& mixer) { return describe_mixer(mixer); }, layer.mixer);
   if (const auto* dense = std::get_if<DenseFfn>(&layer.ffn)) {
     json.set("ffn", "dense");
     json.set("d_ff", dense->d_ff);

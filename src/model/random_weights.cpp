@@ -47,6 +47,11 @@ void fill(const Matrix& matrix, std::uint64_t seed) {
   if (matrix.rows % kTileRows != 0 || matrix.cols % 2 != 0) zero_padding(matrix);
 }
 
+std::vector<Matrix> matrices(const MixerWeights& mixer) {
+  const auto& attention = std::get<AttentionWeights>(mixer);
+  return {attention.wqkv, attention.wo};
+}
+
 /// A tile row range of every matrix, so that threads share the largest ones too.
 std::vector<Matrix> cut(const ModelWeights& weights) {
   constexpr std::size_t kPartBytes = std::size_t{4} << 20;
@@ -62,8 +67,7 @@ std::vector<Matrix> cut(const ModelWeights& weights) {
   add(weights.embedding);
   if (weights.head.data != weights.embedding.data) add(weights.head);
   for (const LayerWeights& layer : weights.layers) {
-    add(layer.wqkv);
-    add(layer.wo);
+    for (const Matrix& matrix : matrices(layer.mixer)) add(matrix);
     if (const auto* dense = std::get_if<DenseWeights>(&layer.ffn)) {
       add(dense->gate_up);
       add(dense->down);
@@ -84,8 +88,10 @@ std::vector<Matrix> cut(const ModelWeights& weights) {
 void set_norms(ModelWeights& weights) {
   const auto ones = [](std::vector<float>& values) { std::fill(values.begin(), values.end(), 1.0F); };
   ones(weights.final_norm);
-  for (LayerWeights& layer : weights.layers)
-    for (auto* norm : {&layer.attn_norm, &layer.q_norm, &layer.k_norm, &layer.ffn_norm}) ones(*norm);
+  for (LayerWeights& layer : weights.layers) {
+    auto& attention = std::get<AttentionWeights>(layer.mixer);
+    for (auto* norm : {&layer.attn_norm, &attention.q_norm, &attention.k_norm, &layer.ffn_norm}) ones(*norm);
+  }
 }
 
 }  // namespace

@@ -3,17 +3,27 @@
 #include "model/size.h"
 
 namespace colibri {
+namespace {
+
+double mixer_parameters(double d, const AttentionSpec& attention) {
+  const double q = static_cast<double>(attention.n_heads) * attention.head_dim;
+  const double kv = static_cast<double>(attention.n_kv_heads) * attention.head_dim;
+  double count = (2 * q + 2 * kv) * d;  // q, k, v, o
+  if (attention.qkv_bias) count += q + 2 * kv;
+  if (attention.o_bias) count += d;
+  if (attention.qk_norm == QkNorm::per_head) count += 2.0 * attention.head_dim;
+  if (attention.qk_norm == QkNorm::full) count += q + kv;
+  return count;
+}
+
+double kv_values(const AttentionSpec& attention) { return 2.0 * attention.n_kv_heads * attention.head_dim; }
+
+}  // namespace
 
 ParameterCount layer_parameters(const ModelSpec& spec, const LayerSpec& layer) {
   const double d = spec.d_model;
-  const AttentionSpec& attention = layer.attention;
-  const double q = static_cast<double>(attention.n_heads) * attention.head_dim;
-  const double kv = static_cast<double>(attention.n_kv_heads) * attention.head_dim;
-  double always = 2 * d + (2 * q + 2 * kv) * d;  // two norms, q, k, v, o
-  if (attention.qkv_bias) always += q + 2 * kv;
-  if (attention.o_bias) always += d;
-  if (attention.qk_norm == QkNorm::per_head) always += 2.0 * attention.head_dim;
-  if (attention.qk_norm == QkNorm::full) always += q + kv;
+  double always = 2 * d;  // two norms
+  always += std::visit([&](const auto& mixer) { return mixer_parameters(d, mixer); }, layer.mixer);
   if (const auto* dense = std::get_if<DenseFfn>(&layer.ffn)) {
     always += 3.0 * d * dense->d_ff;
     return {always, always};
@@ -37,7 +47,8 @@ ParameterCount model_parameters(const ModelSpec& spec) {
 
 double kv_values_per_token(const ModelSpec& spec) {
   double values = 0;
-  for (const LayerSpec& layer : spec.layers) values += 2.0 * layer.attention.n_kv_heads * layer.attention.head_dim;
+  for (const LayerSpec& layer : spec.layers)
+    values += std::visit([](const auto& mixer) { return kv_values(mixer); }, layer.mixer);
   return values;
 }
 

@@ -29,24 +29,23 @@ class Arena {
 
 std::vector<float> floats(int count) { return std::vector<float>(static_cast<std::size_t>(count)); }
 
-LayerWeights lay_out_attention(const ModelSpec& spec, const AttentionSpec& attention, Arena& arena) {
+AttentionWeights lay_out(const ModelSpec& spec, const AttentionSpec& attention, Arena& arena) {
   const int q = attention.n_heads * attention.head_dim;
   const int kv = attention.n_kv_heads * attention.head_dim;
-  LayerWeights layer;
-  layer.attn_norm = layer.ffn_norm = floats(spec.d_model);
-  layer.wqkv = arena.matrix(q + 2 * kv, spec.d_model);
-  layer.wo = arena.matrix(spec.d_model, q);
-  if (attention.qkv_bias) layer.qkv_bias = floats(q + 2 * kv);
-  if (attention.o_bias) layer.o_bias = floats(spec.d_model);
-  if (attention.qk_norm == QkNorm::per_head) layer.q_norm = layer.k_norm = floats(attention.head_dim);
+  AttentionWeights weights;
+  weights.wqkv = arena.matrix(q + 2 * kv, spec.d_model);
+  weights.wo = arena.matrix(spec.d_model, q);
+  if (attention.qkv_bias) weights.qkv_bias = floats(q + 2 * kv);
+  if (attention.o_bias) weights.o_bias = floats(spec.d_model);
+  if (attention.qk_norm == QkNorm::per_head) weights.q_norm = weights.k_norm = floats(attention.head_dim);
   if (attention.qk_norm == QkNorm::full) {
-    layer.q_norm = floats(q);
-    layer.k_norm = floats(kv);
+    weights.q_norm = floats(q);
+    weights.k_norm = floats(kv);
   }
-  return layer;
+  return weights;
 }
 
-MoeWeights lay_out_moe(const ModelSpec& spec, const MoeFfn& ffn, Arena& arena) {
+MoeWeights lay_out(const ModelSpec& spec, const MoeFfn& ffn, Arena& arena) {
   MoeWeights moe;
   moe.router = arena.matrix(ffn.router.n_experts, spec.d_model);
   moe.expert_shape = {spec.d_model, ffn.d_ff};
@@ -66,11 +65,13 @@ std::size_t lay_out_dense(const ModelSpec& spec, const std::byte* start, ModelWe
   weights.final_norm = floats(spec.d_model);
   weights.layers.clear();
   for (const LayerSpec& layer_spec : spec.layers) {
-    LayerWeights layer = lay_out_attention(spec, layer_spec.attention, arena);
+    LayerWeights layer;
+    layer.attn_norm = layer.ffn_norm = floats(spec.d_model);
+    std::visit([&](const auto& mixer) { layer.mixer = lay_out(spec, mixer, arena); }, layer_spec.mixer);
     if (const auto* dense = std::get_if<DenseFfn>(&layer_spec.ffn)) {
       layer.ffn = DenseWeights{arena.matrix(2 * dense->d_ff, spec.d_model), arena.matrix(spec.d_model, dense->d_ff)};
     } else {
-      layer.ffn = lay_out_moe(spec, std::get<MoeFfn>(layer_spec.ffn), arena);
+      layer.ffn = lay_out(spec, std::get<MoeFfn>(layer_spec.ffn), arena);
     }
     weights.layers.push_back(std::move(layer));
   }

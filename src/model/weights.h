@@ -32,15 +32,22 @@ struct MoeWeights {
   ExpertTable experts() const { return {expert_shape, records}; }
 };
 
+struct AttentionWeights {
+  Matrix wqkv;                  // [(n_heads + 2 * n_kv_heads) * head_dim, d_model], rows q | k | v
+  std::vector<float> qkv_bias;  // [wqkv.rows] or empty
+  Matrix wo;                    // [d_model, n_heads * head_dim]
+  std::vector<float> o_bias;    // [d_model] or empty
+  std::vector<float> q_norm;    // [head_dim], or [n_heads * head_dim] for QkNorm::full, or empty
+  std::vector<float> k_norm;    // [head_dim], or [n_kv_heads * head_dim], or empty
+};
+
+/// The alternative of the layer's MixerSpec.
+using MixerWeights = std::variant<AttentionWeights>;
+
 struct LayerWeights {
   std::vector<float> attn_norm;  // [d_model]
-  Matrix wqkv;                   // [(n_heads + 2 * n_kv_heads) * head_dim, d_model], rows q | k | v
-  std::vector<float> qkv_bias;   // [wqkv.rows] or empty
-  Matrix wo;                     // [d_model, n_heads * head_dim]
-  std::vector<float> o_bias;     // [d_model] or empty
-  std::vector<float> q_norm;     // [head_dim], or [n_heads * head_dim] for QkNorm::full, or empty
-  std::vector<float> k_norm;     // [head_dim], or [n_kv_heads * head_dim], or empty
-  std::vector<float> ffn_norm;   // [d_model]
+  MixerWeights mixer;
+  std::vector<float> ffn_norm;  // [d_model]
   std::variant<DenseWeights, MoeWeights> ffn;
 };
 

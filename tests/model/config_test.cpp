@@ -67,7 +67,7 @@ TEST(Config, Qwen3Moe) {
   EXPECT_EQ(spec.vocab, 151936);
   EXPECT_EQ(spec.context, 40960);
   ASSERT_EQ(spec.layers.size(), 48U);
-  const AttentionSpec& attention = spec.layers[47].attention;
+  const AttentionSpec& attention = attention_of(spec.layers[47]);
   EXPECT_EQ(attention.n_heads, 32);
   EXPECT_EQ(attention.n_kv_heads, 4);
   EXPECT_EQ(attention.head_dim, 128);
@@ -87,9 +87,9 @@ TEST(Config, Qwen2MoeHasASharedExpertBehindAGate) {
   const auto config = published("qwen1.5-moe-a2.7b");
   expect_ok(config);
   const LayerSpec& layer = config->spec.layers[5];
-  EXPECT_TRUE(layer.attention.qkv_bias);
-  EXPECT_FALSE(layer.attention.o_bias);
-  EXPECT_EQ(layer.attention.head_dim, 128);
+  EXPECT_TRUE(attention_of(layer).qkv_bias);
+  EXPECT_FALSE(attention_of(layer).o_bias);
+  EXPECT_EQ(attention_of(layer).head_dim, 128);
   const auto& moe = std::get<MoeFfn>(layer.ffn);
   EXPECT_EQ(moe.shared_d_ff, 5632);
   EXPECT_TRUE(moe.shared_gate);
@@ -100,17 +100,17 @@ TEST(Config, MixtralNormalisesAndMaySlide) {
   const auto plain = published("mixtral-8x7b");
   expect_ok(plain);
   EXPECT_TRUE(std::get<MoeFfn>(plain->spec.layers[0].ffn).router.norm_topk);
-  EXPECT_EQ(plain->spec.layers[0].attention.window, 0);
+  EXPECT_EQ(attention_of(plain->spec.layers[0]).window, 0);
   EXPECT_FLOAT_EQ(plain->spec.norm_eps, 1e-5F);
   const auto sliding = published("notux-8x7b");
   expect_ok(sliding);
-  EXPECT_EQ(sliding->spec.layers[31].attention.window, 4096);
+  EXPECT_EQ(attention_of(sliding->spec.layers[31]).window, 4096);
 }
 
 TEST(Config, OlmoeNormalisesAllHeadsTogetherAndItsEpsilonMayBeAbsent) {
   const auto config = published("olmoe-1b-7b");
   expect_ok(config);
-  EXPECT_EQ(config->spec.layers[0].attention.qk_norm, QkNorm::full);
+  EXPECT_EQ(attention_of(config->spec.layers[0]).qk_norm, QkNorm::full);
   EXPECT_FLOAT_EQ(config->spec.norm_eps, 1e-5F);
 }
 
@@ -134,7 +134,7 @@ TEST(Config, WindowsMakeKvGroups) {
   EXPECT_EQ(config->spec.kv_groups[0].window, 0);
   EXPECT_EQ(config->spec.kv_groups[1].layers, (std::vector<int>{1, 2}));
   EXPECT_EQ(config->spec.kv_groups[1].window, 20);
-  EXPECT_EQ(config->spec.layers[2].attention.kv_group, 1);
+  EXPECT_EQ(attention_of(config->spec.layers[2]).kv_group, 1);
   EXPECT_EQ(read_config(kConformance + "mixtral_swa")->spec.kv_groups.size(), 1U);
 }
 
@@ -148,7 +148,7 @@ std::string windows(const std::string& model, const std::string& members) {
   const auto parsed = parse_config(config, "config.json");
   if (!parsed.ok()) return parsed.error().message;
   std::string text;
-  for (const LayerSpec& layer : parsed->spec.layers) text += std::to_string(layer.attention.window) + " ";
+  for (const LayerSpec& layer : parsed->spec.layers) text += std::to_string(attention_of(layer).window) + " ";
   return text;
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "core/spec.h"
 
 namespace colibri::test {
 
@@ -127,6 +128,8 @@ inline std::string write_raw(const RawTensors& tensors) {
   }
   return container(write_json(header), data);
 }
+
+inline const AttentionSpec& attention_of(const LayerSpec& layer) { return std::get<AttentionSpec>(layer.mixer); }
 
 /// The result is an error of this code whose message is one line and holds every part.
 template <class R>

@@ -110,20 +110,21 @@ void check_against_files(const Model& model, const std::string& directory) {
   }
   for (std::size_t i = 0; i < model.spec.layers.size(); ++i) {
     const LayerWeights& weights = model.weights.layers[i];
-    const AttentionSpec& attention = model.spec.layers[i].attention;
+    const auto& mixer = std::get<AttentionWeights>(weights.mixer);
+    const AttentionSpec& attention = attention_of(model.spec.layers[i]);
     const std::string layer = "model.layers." + std::to_string(i) + ".";
     const int q = attention.n_heads * attention.head_dim;
     const int kv = attention.n_kv_heads * attention.head_dim;
-    EXPECT_EQ(weights.wqkv.rows, q + 2 * kv);
+    EXPECT_EQ(mixer.wqkv.rows, q + 2 * kv);
     const std::pair<std::string, int> parts[] = {{"q", 0}, {"k", q}, {"v", q + kv}};
     for (const auto& [name, first] : parts) {
-      oracle.rows(layer + "self_attn." + name + "_proj", weights.wqkv, first);
-      oracle.vector(layer + "self_attn." + name + "_proj.bias", weights.qkv_bias, first);
+      oracle.rows(layer + "self_attn." + name + "_proj", mixer.wqkv, first);
+      oracle.vector(layer + "self_attn." + name + "_proj.bias", mixer.qkv_bias, first);
     }
-    oracle.rows(layer + "self_attn.o_proj", weights.wo);
-    oracle.vector(layer + "self_attn.o_proj.bias", weights.o_bias);
-    oracle.vector(layer + "self_attn.q_norm.weight", weights.q_norm);
-    oracle.vector(layer + "self_attn.k_norm.weight", weights.k_norm);
+    oracle.rows(layer + "self_attn.o_proj", mixer.wo);
+    oracle.vector(layer + "self_attn.o_proj.bias", mixer.o_bias);
+    oracle.vector(layer + "self_attn.q_norm.weight", mixer.q_norm);
+    oracle.vector(layer + "self_attn.k_norm.weight", mixer.k_norm);
     oracle.vector(layer + "input_layernorm.weight", weights.attn_norm);
     oracle.vector(layer + "post_attention_layernorm.weight", weights.ffn_norm);
     check_ffn(oracle, layer, weights, model.spec.layers[i], model.spec.family == "mixtral");

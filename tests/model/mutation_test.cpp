@@ -102,8 +102,10 @@ TEST(Mutation, ConfigsGiveBoundedSpecsOrAreRefused) {
       EXPECT_TRUE(spec.d_model >= 1 && spec.d_model <= kMaxWidth);
       EXPECT_TRUE(!spec.layers.empty() && spec.layers.size() <= static_cast<std::size_t>(kMaxLayers));
       for (const LayerSpec& layer : spec.layers) {
-        EXPECT_EQ(layer.attention.n_heads % layer.attention.n_kv_heads, 0);
-        EXPECT_EQ(static_cast<int>(layer.attention.rope.inv_freq.size()) * 2, layer.attention.rope.dim);
+        if (const auto* attention = std::get_if<AttentionSpec>(&layer.mixer)) {
+          EXPECT_EQ(attention->n_heads % attention->n_kv_heads, 0);
+          EXPECT_EQ(static_cast<int>(attention->rope.inv_freq.size()) * 2, attention->rope.dim);
+        }
         const auto* moe = std::get_if<MoeFfn>(&layer.ffn);
         EXPECT_TRUE(moe == nullptr || (moe->router.top_k >= 1 && moe->router.top_k <= moe->router.n_experts));
       }

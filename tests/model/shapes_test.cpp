@@ -23,7 +23,7 @@ TEST(Shapes, EqualThePublishedConfigs) {
     EXPECT_EQ(model_parameters(*shape).total, model_parameters(config->spec).total);
     EXPECT_EQ(model_parameters(*shape).active, model_parameters(config->spec).active);
     EXPECT_EQ(kv_values_per_token(*shape), kv_values_per_token(config->spec));
-    EXPECT_EQ(shape->layers[0].attention.rope.inv_freq, config->spec.layers[0].attention.rope.inv_freq);
+    EXPECT_EQ(attention_of(shape->layers[0]).rope.inv_freq, attention_of(config->spec.layers[0]).rope.inv_freq);
     EXPECT_EQ(shape->norm_eps, config->spec.norm_eps);
   }
 }
@@ -70,9 +70,9 @@ TEST(RandomWeights, KeepActivationsInSizeAndPaddingZero) {
   const auto model = random_weights(small_spec(), 7);
   expect_ok(model);
   const ModelWeights& weights = model->weights;
+  const auto& attention = std::get<AttentionWeights>(weights.layers[0].mixer);
   const auto& moe = std::get<MoeWeights>(weights.layers[0].ffn);
-  for (const Matrix& matrix :
-       {weights.head, weights.layers[0].wqkv, moe.router, moe.experts().down(3), moe.shared_gate}) {
+  for (const Matrix& matrix : {weights.head, attention.wqkv, moe.router, moe.experts().down(3), moe.shared_gate}) {
     const double scaled = root_mean_square(matrix) * std::sqrt(matrix.cols);
     EXPECT_GT(scaled, 0.65);  // within a factor of sqrt(2) of 1, and the spread of a small sample
     EXPECT_LT(scaled, 1.55);
@@ -81,7 +81,7 @@ TEST(RandomWeights, KeepActivationsInSizeAndPaddingZero) {
     for (int c = 0; c < 64; ++c) EXPECT_EQ(weights.head.at(r, c), 0.0F);
   for (int r = 1; r < 16; ++r) EXPECT_EQ(moe.shared_gate.at(r, 5), 0.0F);
   EXPECT_EQ(weights.final_norm, std::vector<float>(64, 1.0F));
-  EXPECT_EQ(weights.layers[0].qkv_bias, std::vector<float>(128, 0.0F));
+  EXPECT_EQ(attention.qkv_bias, std::vector<float>(128, 0.0F));
 }
 
 TEST(RandomWeights, ExpertsDiffer) {

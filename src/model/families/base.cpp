@@ -89,12 +89,12 @@ void set_sparse(ConfigReader& config, ModelSpec& spec, const MoeFfn& moe) {
 
 void set_attention_bias(ConfigReader& config, ModelSpec& spec) {
   const bool bias = config.flag_or("attention_bias", false);
-  for (LayerSpec& layer : spec.layers) layer.attention.qkv_bias = layer.attention.o_bias = bias;
+  for (LayerSpec& layer : spec.layers) attention_of(layer).qkv_bias = attention_of(layer).o_bias = bias;
 }
 
 void set_window_everywhere(ConfigReader& config, ModelSpec& spec) {
   const int window = config.integer_or("sliding_window", 0, 1, kMaxContext);
-  for (LayerSpec& layer : spec.layers) layer.attention.window = window;
+  for (LayerSpec& layer : spec.layers) attention_of(layer).window = window;
 }
 
 }  // namespace colibri

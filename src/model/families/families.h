@@ -21,6 +21,9 @@ ModelSpec parse_qwen2_moe(ConfigReader& config);
 ModelSpec parse_qwen3(ConfigReader& config);
 ModelSpec parse_qwen3_moe(ConfigReader& config);
 
+/// Of a layer as parse_base makes it.
+inline AttentionSpec& attention_of(LayerSpec& layer) { return std::get<AttentionSpec>(layer.mixer); }
+
 inline constexpr int kMaxContext = 1 << 28;
 
 /// A family's values where the file gives none.
@@ -59,7 +62,7 @@ void set_windows(ConfigReader& config, ModelSpec& spec, ByDefault by_default) {
     const bool slides = types.empty() ? by_default(static_cast<int>(i)) : types[i] == "sliding_attention";
     if (slides && window == 0 && !types.empty())
       config.refuse("layer_types", "sliding_attention without a sliding_window");
-    if (slides) spec.layers[i].attention.window = window;
+    if (slides) attention_of(spec.layers[i]).window = window;
   }
 }
 

@@ -11,7 +11,7 @@ ModelSpec parse_olmoe(ConfigReader& config) {
   MoeFfn moe{.router = parse_router(config, spec, config.flag_or("norm_topk_prob", false))};
   moe.d_ff = config.integer("intermediate_size", 1, kMaxWidth);
   for (LayerSpec& layer : spec.layers) {
-    layer.attention.qk_norm = QkNorm::full;
+    attention_of(layer).qk_norm = QkNorm::full;
     layer.ffn = moe;
   }
   return spec;

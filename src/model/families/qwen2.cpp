@@ -6,7 +6,7 @@ namespace colibri {
 
 ModelSpec parse_qwen2(ConfigReader& config) {
   ModelSpec spec = parse_base(config);
-  for (LayerSpec& layer : spec.layers) layer.attention.qkv_bias = true;
+  for (LayerSpec& layer : spec.layers) attention_of(layer).qkv_bias = true;
   const int first = config.integer_or("max_window_layers", 28, 0, kMaxLayers);
   set_windows(config, spec, [&](int layer) { return layer >= first; });
   set_dense(config, spec);

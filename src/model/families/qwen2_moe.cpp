@@ -7,7 +7,7 @@ namespace colibri {
 ModelSpec parse_qwen2_moe(ConfigReader& config) {
   ModelSpec spec = parse_base(config);
   const bool bias = config.flag_or("qkv_bias", true);
-  for (LayerSpec& layer : spec.layers) layer.attention.qkv_bias = bias;
+  for (LayerSpec& layer : spec.layers) attention_of(layer).qkv_bias = bias;
   // Without layer_types the oracle gives a window to every second layer of the first max_window_layers.
   const int last = config.integer_or("max_window_layers", 28, 0, kMaxLayers);
   set_windows(config, spec, [&](int layer) { return layer % 2 == 0 && layer < last; });

@@ -20,7 +20,6 @@ struct Engine::Sequence {
 
   int known() const { return static_cast<int>(tokens.size()); }
   int generated() const { return known() - static_cast<int>(request.prompt.size()); }
-  bool cancelled() const { return request.cancelled && request.cancelled->load(std::memory_order_relaxed); }
 };
 
 Result<std::unique_ptr<Engine>> Engine::create(const Model& model, Backend& backend, const EngineOptions& wanted) {
@@ -52,9 +51,16 @@ Engine::Engine(const Model& model, Backend& backend, const EngineOptions& option
       pool_(std::move(pool)),
       scratch_(std::move(scratch)),
       logits_(std::move(logits)),
-      ring_(static_cast<std::size_t>(options.queue)) {}
+      ring_(static_cast<std::size_t>(options.queue)) {
+  publish_counters();
+}
 
 Engine::~Engine() = default;
+
+int Engine::room(std::size_t prompt_tokens) const {
+  const auto context = static_cast<std::size_t>(options_.context);
+  return prompt_tokens > context ? 0 : std::max(1, static_cast<int>(context - prompt_tokens));
+}
 
 Status Engine::check(const Request& request) const {
   if (request.prompt.empty()) return data_error("prompt: has no tokens");
@@ -63,7 +69,7 @@ Status Engine::check(const Request& request) const {
       return data_error("prompt: token " + std::to_string(id) + " is outside 0.." +
                         std::to_string(model_.spec.vocab - 1));
   if (request.max_tokens < 1) return data_error("max_tokens: must be at least 1");
-  if (static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens > options_.context)
+  if (request.max_tokens > room(request.prompt.size()))
     return data_error("prompt: " + std::to_string(request.prompt.size()) + " tokens and max_tokens " +
                       std::to_string(request.max_tokens) + " exceed the context of " +
                       std::to_string(options_.context));
@@ -88,7 +94,6 @@ void Engine::wake() {
 }
 
 void Engine::admit() {
-  while (auto request = ring_.try_pop()) waiting_.push_back(std::move(*request));
   while (!waiting_.empty() && static_cast<int>(running_.size()) < options_.max_batch) {
     auto sequence = std::make_unique<Sequence>();
     sequence->request = std::move(*waiting_.front());
@@ -105,19 +110,40 @@ void Engine::finish(std::size_t index, TokenEvent event) {
   pool_.release(running_[index]->kv);
   const std::unique_ptr<Sequence> done = std::move(running_[index]);
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
-  stats_.running.store(static_cast<int>(running_.size()), std::memory_order_relaxed);
+  publish_counters();
   done->request.sink(std::move(event));
 }
 
 void Engine::drop_cancelled() {
+  const auto is_cancelled = [](const Request& request) {
+    return request.cancelled && request.cancelled->load(std::memory_order_relaxed);
+  };
   for (std::size_t i = running_.size(); i-- > 0;)
-    if (running_[i]->cancelled()) finish(i, {.finish = Finish::cancelled});
+    if (is_cancelled(running_[i]->request)) finish(i, {.finish = Finish::cancelled});
+  std::erase_if(waiting_, [&](const std::unique_ptr<Request>& request) {
+    if (!is_cancelled(*request)) return false;
+    stats_.waiting.fetch_sub(1, std::memory_order_relaxed);
+    request->sink({.finish = Finish::cancelled});
+    return true;
+  });
+}
+
+void Engine::take_in() {
+  while (auto request = ring_.try_pop()) waiting_.push_back(std::move(*request));
+}
+
+void Engine::publish_counters() {
+  stats_.running.store(static_cast<int>(running_.size()), std::memory_order_relaxed);
+  int free = 0;
+  for (int group = 0; group < pool_.groups(); ++group) free += pool_.free_blocks(group);
+  stats_.kv_free.store(free, std::memory_order_relaxed);
 }
 
 bool Engine::step() {
-  admit();
+  take_in();
   drop_cancelled();
-  stats_.running.store(static_cast<int>(running_.size()), std::memory_order_relaxed);
+  admit();
+  publish_counters();
   if (running_.empty()) return false;
 
   std::vector<Progress> progress;
@@ -199,7 +225,7 @@ void Engine::run(const std::stop_token& stop) {
     const std::uint32_t seen = wakes_.load(std::memory_order_acquire);
     if (!step() && !stop.stop_requested()) wakes_.wait(seen, std::memory_order_acquire);
   }
-  admit();
+  take_in();
   while (!running_.empty() || !waiting_.empty()) {
     for (std::size_t i = running_.size(); i-- > 0;) finish(i, {.finish = Finish::cancelled});
     admit();

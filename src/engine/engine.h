@@ -36,6 +36,7 @@ struct EngineStats {
   std::atomic<std::uint64_t> generated_tokens{0};
   std::atomic<int> running{0};
   std::atomic<int> waiting{0};
+  std::atomic<int> kv_free{0};  // blocks and slots of all layer groups
 };
 
 class Engine {
@@ -43,6 +44,10 @@ class Engine {
   /// `model` and `backend` outlive the engine. All memory that steps need is allocated here.
   static Result<std::unique_ptr<Engine>> create(const Model& model, Backend& backend, const EngineOptions& options);
   ~Engine();
+
+  /// Most tokens that an answer to a prompt of this length can have; 0: the prompt itself is too long. A prompt that
+  /// fills the context gets one token, since the last one of an answer is never fed back.
+  int room(std::size_t prompt_tokens) const;
 
   /// Why this request could never run, naming the field.
   Status check(const Request& request) const;
@@ -74,7 +79,9 @@ class Engine {
 
   Engine(const Model& model, Backend& backend, const EngineOptions& options, KvPool pool, Scratch scratch,
          Buffer logits);
+  void take_in();
   void admit();
+  void publish_counters();
   void drop_cancelled();
   void finish(std::size_t index, TokenEvent event);
 

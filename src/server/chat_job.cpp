@@ -45,13 +45,13 @@ std::optional<ApiError> ChatJob::make_request(Request& request) const {
       return ApiError{.status = 500, .code = "template_limit", .message = why};
     return invalid_value("messages", why);
   }
-  const auto length = static_cast<std::int64_t>(prompt->ids.size());
-  const std::int64_t room = model_.engine->context() - length;
+  const std::size_t length = prompt->ids.size();
+  const int room = model_.engine->room(length);
   const std::string context = std::to_string(model_.engine->context());
   if (room < 1)
     return ApiError{.code = "context_length_exceeded",
                     .message = "the messages have " + std::to_string(length) + " tokens; the context of " + context +
-                               " leaves no room for an answer",
+                               " holds fewer",
                     .param = "messages"};
   if (call_.max_tokens && *call_.max_tokens > room)
     return ApiError{.code = "context_length_exceeded",
@@ -61,7 +61,7 @@ std::optional<ApiError> ChatJob::make_request(Request& request) const {
   request.prompt = std::move(prompt->ids);
   request.sampling = loaded.sampling(call_.sampling);
   request.sampling.logprobs = call_.top_logprobs;
-  request.max_tokens = call_.max_tokens.value_or(static_cast<int>(room));
+  request.max_tokens = call_.max_tokens.value_or(room);
   request.stop_ids = loaded.stop_ids(call_.ignore_eos);
   if (const Status sound = model_.engine->check(request); !sound.ok())
     return ApiError{.code = "invalid_value", .message = sound.error().message};

@@ -145,12 +145,14 @@ void Service::health(Exchange& exchange) {
   const State state = state_;
   std::int64_t running = 0;
   std::int64_t waiting = 0;
+  std::int64_t kv_free = 0;
   double stalled = 0;
   if (state != State::loading) {
     stalled = stalled_ms();
     for (const ServedModel& model : models_) {
       running += model.engine->stats().running.load();
       waiting += model.engine->stats().waiting.load();
+      kv_free += model.engine->stats().kv_free.load();
     }
   }
   const bool stuck = state == State::ready && stalled > kStalledMs;
@@ -161,6 +163,7 @@ void Service::health(Exchange& exchange) {
                                                                                         : "draining"},
                                                     {"running", running},
                                                     {"waiting", waiting},
+                                                    {"kv_free", kv_free},
                                                     {"last_step_age_ms", stalled},
                                                     {"log_degraded", log_dropped() > 0}})});
 }

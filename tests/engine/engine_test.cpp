@@ -46,6 +46,11 @@ class EngineTest : public testing::TestWithParam<const char*> {
 
   static void expect_all_free(const Engine& engine) {
     for (int g = 0; g < engine.pool().groups(); ++g) EXPECT_EQ(engine.pool().free_blocks(g), engine.pool().blocks(g));
+    EXPECT_EQ(engine.stats().kv_free, [&] {
+      int all = 0;
+      for (int g = 0; g < engine.pool().groups(); ++g) all += engine.pool().blocks(g);
+      return all;
+    }());
     EXPECT_EQ(engine.stats().running, 0);
     EXPECT_EQ(engine.stats().waiting, 0);
   }
@@ -153,6 +158,53 @@ TEST_P(EngineTest, RefusesWhatCannotRun) {
   EXPECT_TRUE(message([](Request& r) { r.max_tokens = 2147483647; }).starts_with("prompt: 5 tokens and max_tokens"));
   EXPECT_EQ(message([](Request& r) { r.max_tokens = 251; }), "accepted") << "5 + 251 is the context";
   EXPECT_NE(message([](Request& r) { r.max_tokens = 252; }), "accepted");
+  const auto of_length = [](std::size_t length, int max_tokens) {
+    return [=](Request& r) {
+      r.prompt.assign(length, 3);
+      r.max_tokens = max_tokens;
+    };
+  };
+  EXPECT_EQ(message(of_length(256, 1)), "accepted") << "the last token of an answer is never fed back";
+  EXPECT_NE(message(of_length(256, 2)), "accepted");
+  EXPECT_NE(message(of_length(257, 1)), "accepted");
+}
+
+TEST_P(EngineTest, APromptThatFillsTheContextGetsOneToken) {
+  std::vector<TokenEvent> events;
+  auto own = engine(1, 32);
+  Request wanted = request(0, events);
+  wanted.prompt.assign(256, 3);
+  wanted.max_tokens = own->room(256);
+  ASSERT_TRUE(own->check(wanted).ok());
+  ASSERT_TRUE(own->submit(wanted));
+  while (own->step()) {
+  }
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(events[0].finish, Finish::length);
+  expect_all_free(*own);
+}
+
+TEST_P(EngineTest, CancelledWhileWaitingLeavesAtTheNextStep) {
+  std::vector<TokenEvent> first;
+  std::vector<TokenEvent> second;
+  auto own = engine(1, 32);
+  Request runs = request(3, first);
+  Request waits = request(1, second);
+  waits.cancelled = std::make_shared<std::atomic<bool>>(false);
+  const auto flag = waits.cancelled;
+  ASSERT_TRUE(own->submit(runs));
+  ASSERT_TRUE(own->submit(waits));
+  own->step();
+  EXPECT_EQ(own->stats().waiting, 1);
+  flag->store(true);
+  own->step();
+  EXPECT_EQ(own->stats().waiting, 0);
+  ASSERT_EQ(second.size(), 1U);
+  EXPECT_EQ(second[0].finish, Finish::cancelled);
+  while (own->step()) {
+  }
+  EXPECT_EQ(first.back().finish, Finish::length);
+  expect_all_free(*own);
 }
 
 TEST_P(EngineTest, AFullRingRefusesAndKeepsTheRequest) {

@@ -143,10 +143,9 @@ double prefill_flops(const ModelSpec& spec, int prompt, int batch) {
   const double head = static_cast<double>(spec.vocab) * spec.d_model;
   const double active = model_parameters(spec).active - head * (spec.tied_embeddings ? 1 : 2);
   double attention = 0.0;
-  for (const LayerSpec& layer : spec.layers) {
-    const auto& mixer = std::get<AttentionSpec>(layer.mixer);
-    attention += 2.0 * mixer.n_heads * mixer.head_dim * static_cast<double>(prompt) * prompt;
-  }
+  for (const LayerSpec& layer : spec.layers)
+    if (const auto* mixer = std::get_if<AttentionSpec>(&layer.mixer))
+      attention += 2.0 * mixer->q_cols() * static_cast<double>(prompt) * prompt;
   return batch * (2.0 * active * prompt + attention + 2.0 * head);
 }
 

@@ -40,11 +40,22 @@ struct AttentionSpec {
   float scale = 0.0F;  // of q.k, usually head_dim ^ -0.5
   bool qkv_bias = false;
   bool o_bias = false;
+  bool output_gate = false;  // each head's output is times sigmoid of a second projection beside q
   QkNorm qk_norm = QkNorm::none;
   int window = 0;    // a token sees itself and the window - 1 before it; 0: all
   int kv_group = 0;  // index of the KV pool's layer group
   RopeSpec rope;
+
+  int q_cols() const { return n_heads * head_dim; }
+  int kv_cols() const { return n_kv_heads * head_dim; }
+  /// Columns of the projection: q | k | v | gate.
+  int projected() const { return (output_gate ? 2 : 1) * q_cols() + 2 * kv_cols(); }
 };
+
+/// count * cols floats, rounded up to whole lines of 64 bytes.
+constexpr std::size_t whole_lines(std::size_t count, int cols) {
+  return (count * static_cast<std::size_t>(cols) + 15) / 16 * 16;
+}
 
 /// Gated delta net (arXiv 2412.06464): q, k and v pass a causal depthwise convolution and silu; each value head keeps a
 /// matrix [k_dim, v_dim] that decays, forgets what it held under k and learns v. Value head h reads key head
@@ -60,26 +71,26 @@ struct DeltaNetSpec {
   int key_cols() const { return n_k_heads * k_dim; }
   int value_cols() const { return n_v_heads * v_dim; }
   int conv_cols() const { return 2 * key_cols() + value_cols(); }
+  /// Columns of the projection: q | k | v, all three convolved, | z, the output's gate, | b | a.
+  int projected() const { return conv_cols() + value_cols() + 2 * n_v_heads; }
   /// A layer's slot: the convolution's window, [conv_width - 1][conv_cols] and padding, then [n_v_heads][k_dim] rows of
   /// the matrices, each of matrix_stride() floats.
-  std::size_t window_floats() const { return round_to_line(static_cast<std::size_t>(conv_width - 1), conv_cols()); }
-  std::size_t matrix_stride() const { return round_to_line(1, v_dim); }
+  std::size_t window_floats() const { return whole_lines(static_cast<std::size_t>(conv_width - 1), conv_cols()); }
+  std::size_t matrix_stride() const { return whole_lines(1, v_dim); }
   std::size_t state_floats() const {
     return window_floats() + static_cast<std::size_t>(n_v_heads) * static_cast<std::size_t>(k_dim) * matrix_stride();
   }
-
- private:
-  /// count * cols in whole lines of 64 bytes.
-  static std::size_t round_to_line(std::size_t count, int cols) {
-    return (count * static_cast<std::size_t>(cols) + 15) / 16 * 16;
-  }
 };
 
-/// Gated short convolution (LFM2): b, c and x are projections; out = c * conv(b * x), per channel of d_model.
+/// Gated short convolution (LFM2): b, c and x are projections; out = c * conv(b * x), channel by channel.
 struct ShortConvSpec {
-  int width = 0;
+  int channels = 0;   // d_model
+  int width = 0;      // at least 2
   bool bias = false;  // of the convolution and both projections
   int kv_group = 0;
+
+  /// A layer's slot: the window, [width - 1][channels] and padding.
+  std::size_t state_floats() const { return whole_lines(static_cast<std::size_t>(width - 1), channels); }
 };
 
 /// Which experts a token wakes. Scores are a softmax over all experts in fp32, then the top_k largest (ties: lower id).
@@ -102,7 +113,7 @@ struct MoeFfn {
 };
 
 /// What lets a token see the others.
-using MixerSpec = std::variant<AttentionSpec>;
+using MixerSpec = std::variant<AttentionSpec, DeltaNetSpec, ShortConvSpec>;
 
 struct LayerSpec {
   MixerSpec mixer;

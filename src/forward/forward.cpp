@@ -24,17 +24,48 @@ struct Pass {
 
   void mix(const AttentionSpec& a, const MixerWeights& mixer, int layer, Rows x, Rows h) {
     const auto& w = std::get<AttentionWeights>(mixer);
-    const int q_cols = a.n_heads * a.head_dim;
-    const int kv_cols = a.n_kv_heads * a.head_dim;
-    const Rows qkv = piece(scratch.qkv, q_cols + 2 * kv_cols);
+    const int q_cols = a.q_cols();
+    const int kv_cols = a.kv_cols();
+    const Rows qkv = piece(scratch.projected, a.projected());
     const Rows q = qkv.columns(0, q_cols);
     const KvView& kv = pool.view(layer);
     backend.linear(h, w.wqkv, w.qkv_bias, false, qkv);
     backend.rope_and_store(q, qkv.columns(q_cols, kv_cols), qkv.columns(q_cols + kv_cols, kv_cols), a, w.q_norm,
                            w.k_norm, spec.norm_eps, batch, kv);
-    const Rows out = piece(scratch.attention, q_cols);
+    const Rows out = piece(scratch.mixed, q_cols);
     backend.attention(q, a, batch, kv, out);
+    if (a.output_gate) backend.sigmoid_mul(out, qkv.columns(q_cols + 2 * kv_cols, q_cols), out);
     backend.linear(out, w.wo, w.o_bias, true, x);
+  }
+
+  void mix(const DeltaNetSpec& net, const MixerWeights& mixer, int layer, Rows x, Rows h) {
+    const auto& w = std::get<DeltaNetWeights>(mixer);
+    const int gates_at = net.conv_cols() + net.value_cols();
+    const Rows in = piece(scratch.projected, net.projected());
+    const Rows qkv = piece(scratch.mixed, net.conv_cols());
+    const Rows out = piece(qkv.data + std::ptrdiff_t{rows()} * net.conv_cols(), net.value_cols());
+    const Rows heads(out.data, rows() * net.n_v_heads, net.v_dim);  // the same, a head a row
+    const StateView& state = pool.state(layer);
+    backend.linear(h, w.in, {}, false, in);
+    backend.short_conv(in.columns(0, net.conv_cols()), w.conv, {}, batch, state, net.kv_group, qkv);
+    backend.sigmoid_mul(qkv, qkv, qkv);  // silu
+    backend.delta_rule(qkv, in.columns(gates_at, 2 * net.n_v_heads), net, w.a_log, w.dt_bias, batch, state, out);
+    backend.rms_norm(heads, w.norm, spec.norm_eps, heads);
+    backend.silu_mul(in.columns(net.conv_cols(), net.value_cols()), out, out);
+    backend.linear(out, w.out, {}, true, x);
+  }
+
+  void mix(const ShortConvSpec& conv, const MixerWeights& mixer, int layer, Rows x, Rows h) {
+    const auto& w = std::get<ShortConvWeights>(mixer);
+    const Rows in = piece(scratch.projected, 3 * conv.channels);
+    const Rows b = in.columns(0, conv.channels);
+    const Rows c = in.columns(conv.channels, conv.channels);
+    const Rows out = piece(scratch.mixed, conv.channels);
+    backend.linear(h, w.in, w.in_bias, false, in);
+    backend.multiply(b, in.columns(2 * conv.channels, conv.channels), b);
+    backend.short_conv(b, w.conv, w.conv_bias, batch, pool.state(layer), conv.kv_group, out);
+    backend.multiply(c, out, out);
+    backend.linear(out, w.out, w.out_bias, true, x);
   }
 
   /// out = or += down(silu(gate h) * (up h))

@@ -7,16 +7,30 @@
 
 namespace colibri {
 
+namespace {
+
+struct Widths {
+  int projected = 0;
+  int mixed = 0;
+};
+
+Widths widths(const AttentionSpec& attention) { return {attention.projected(), attention.q_cols()}; }
+/// Mixed: what the convolution leaves, and the output.
+Widths widths(const DeltaNetSpec& net) { return {net.projected(), net.conv_cols() + net.value_cols()}; }
+Widths widths(const ShortConvSpec& conv) { return {3 * conv.channels, conv.channels}; }
+
+}  // namespace
+
 Result<Scratch> Scratch::create(const ModelSpec& spec, int max_rows, int max_logit_rows) {
-  int qkv = 0;
-  int attention = 0;
+  int projected = 0;
+  int mixed = 0;
   int ffn = 0;
   int top_k = 0;
   int experts = 0;
   for (const LayerSpec& layer : spec.layers) {
-    const auto& a = std::get<AttentionSpec>(layer.mixer);
-    qkv = std::max(qkv, (a.n_heads + 2 * a.n_kv_heads) * a.head_dim);
-    attention = std::max(attention, a.n_heads * a.head_dim);
+    const Widths needed = std::visit([](const auto& mixer) { return widths(mixer); }, layer.mixer);
+    projected = std::max(projected, needed.projected);
+    mixed = std::max(mixed, needed.mixed);
     if (const auto* dense = std::get_if<DenseFfn>(&layer.ffn)) ffn = std::max(ffn, 2 * dense->d_ff);
     if (const auto* moe = std::get_if<MoeFfn>(&layer.ffn)) {
       ffn = std::max(ffn, 2 * moe->shared_d_ff);
@@ -32,10 +46,14 @@ Result<Scratch> Scratch::create(const ModelSpec& spec, int max_rows, int max_log
     int rows;
     int cols;
   };
-  const Piece pieces[] = {{&scratch.x, max_rows, spec.d_model}, {&scratch.h, max_rows, spec.d_model},
-                          {&scratch.qkv, max_rows, qkv},        {&scratch.attention, max_rows, attention},
-                          {&scratch.ffn, max_rows, ffn},        {&scratch.shared, max_rows, spec.d_model},
-                          {&scratch.gate, max_rows, 1},         {&scratch.last, max_logit_rows, spec.d_model}};
+  const Piece pieces[] = {{&scratch.x, max_rows, spec.d_model},
+                          {&scratch.h, max_rows, spec.d_model},
+                          {&scratch.projected, max_rows, projected},
+                          {&scratch.mixed, max_rows, mixed},
+                          {&scratch.ffn, max_rows, ffn},
+                          {&scratch.shared, max_rows, spec.d_model},
+                          {&scratch.gate, max_rows, 1},
+                          {&scratch.last, max_logit_rows, spec.d_model}};
   const auto bytes = [](const Piece& piece) {
     return round_up(static_cast<std::size_t>(piece.rows) * static_cast<std::size_t>(piece.cols) * sizeof(float), 64);
   };

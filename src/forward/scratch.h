@@ -25,8 +25,8 @@ struct Scratch {
   Buffer memory;
   float* x = nullptr;                     // [max_rows, d_model], the residual stream
   float* h = nullptr;                     // [max_rows, d_model], normalised
-  float* qkv = nullptr;                   // [max_rows, widest (n_heads + 2 n_kv_heads) * head_dim]
-  float* attention = nullptr;             // [max_rows, widest n_heads * head_dim]
+  float* projected = nullptr;             // [max_rows, widest projection of a mixer: q | k | v and the like]
+  float* mixed = nullptr;                 // [max_rows, widest result of a mixer, before its output projection]
   float* ffn = nullptr;                   // [max_rows, 2 * widest dense or shared d_ff]
   float* shared = nullptr;                // [max_rows, d_model], the shared expert's output
   float* gate = nullptr;                  // [max_rows, 1], the shared expert's gate

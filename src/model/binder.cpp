@@ -2,6 +2,7 @@
 // Names and shapes of all tensors, in the order of the forward pass.
 #include "model/binder.h"
 
+#include <algorithm>
 #include <unordered_set>
 #include <utility>
 
@@ -23,51 +24,133 @@ class Binder {
     for (std::size_t i = 0; i < spec_.layers.size(); ++i) {
       prefix_ = std::string(names_.layers) + std::to_string(i) + ".";
       LayerWeights& layer = weights.layers[i];
-      vector(join(prefix_, names_.attn_norm, ".weight"), layer.attn_norm);
+      norm(names_.attn_norm, layer.attn_norm);
       std::visit([&](const auto& mixer) { bind_mixer(mixer, layer); }, spec_.layers[i].mixer);
-      vector(join(prefix_, names_.ffn_norm, ".weight"), layer.ffn_norm);
+      norm(names_.ffn_norm, layer.ffn_norm);
       if (auto* dense = std::get_if<DenseWeights>(&layer.ffn)) {
         swiglu(prefix_ + std::string(names_.dense), dense->gate_up, dense->down);
       } else {
         moe(std::get<MoeWeights>(layer.ffn));
       }
     }
-    vector(join(names_.final_norm, ".weight"), weights.final_norm);
+    vector(join(names_.final_norm, ".weight"), weights.final_norm, names_.norm_plus);
     if (!spec_.tied_embeddings) matrix(names_.head, weights.head);
     return std::move(bindings_);
   }
 
  private:
+  struct Stored {
+    std::string name;
+    std::vector<std::int64_t> shape;
+  };
+
+  /// `count` rows of the stored tensor become rows [first, first + count) of `whole`.
+  void slice(const Stored& stored, std::int64_t stored_row, int count, const Matrix& whole, int first) {
+    // The weights are const to everybody but their loader.
+    auto* tiles = const_cast<std::byte*>(whole.data);
+    bindings_.push_back({stored.name, stored.shape, stored_row, count, static_cast<int>(stored.shape.back()), tiles,
+                         first, nullptr, 0});
+  }
+  /// The same of a vector, nothing where `values` is empty.
+  void slice(const Stored& stored, std::int64_t stored_row, int count, std::vector<float>& values, int first,
+             float plus = 0) {
+    if (!values.empty())
+      bindings_.push_back({stored.name, stored.shape, stored_row, count, 1, nullptr, 0, values.data() + first, plus});
+  }
+
   /// Rows [first_row, first_row + rows) of `whole`.
   void rows(std::string_view name, const Matrix& whole, int first_row, int rows) {
-    // The weights are const to everybody but their loader.
-    bindings_.push_back(
-        {join(name, ".weight"), rows, whole.cols, const_cast<std::byte*>(whole.data), first_row, nullptr});
+    slice({join(name, ".weight"), {rows, whole.cols}}, 0, rows, whole, first_row);
   }
   void matrix(std::string_view name, const Matrix& whole) { rows(name, whole, 0, whole.rows); }
-  void vector(std::string name, std::vector<float>& values) {
-    part(std::move(name), values, 0, static_cast<int>(values.size()));
+  void vector(std::string name, std::vector<float>& values, float plus = 0) {
+    const int count = static_cast<int>(values.size());
+    slice({std::move(name), {count}}, 0, count, values, 0, plus);
   }
-  /// Values [first, first + count); nothing where the vector is empty.
-  void part(std::string name, std::vector<float>& values, int first, int count) {
-    if (!values.empty()) bindings_.push_back({std::move(name), count, 0, nullptr, 0, values.data() + first});
+  void norm(std::string_view name, std::vector<float>& values) {
+    vector(join(prefix_, name, ".weight"), values, names_.norm_plus);
+  }
+  /// A depthwise convolution, stored as [channels, 1, width].
+  void convolution(std::string name, std::vector<float>& values, int width) {
+    const int channels = static_cast<int>(values.size()) / width;
+    bindings_.push_back({std::move(name), {channels, 1, width}, 0, channels, width, nullptr, 0, values.data(), 0});
   }
 
   void bind_mixer(const AttentionSpec& attention, LayerWeights& layer) {
     auto& weights = std::get<AttentionWeights>(layer.mixer);
-    const int q = attention.n_heads * attention.head_dim;
-    const int kv = attention.n_kv_heads * attention.head_dim;
-    const std::pair<std::string_view, int> parts[] = {{names_.q, q}, {names_.k, kv}, {names_.v, kv}};
-    int first = 0;
-    for (const auto& [name, count] : parts) {
-      rows(join(prefix_, name), weights.wqkv, first, count);
-      part(join(prefix_, name, ".bias"), weights.qkv_bias, first, count);
-      first += count;
+    const int q = attention.q_cols();
+    const int kv = attention.kv_cols();
+    if (attention.output_gate) {
+      gated_query(attention, weights);
+    } else {
+      projection(names_.q, q, weights, 0);
     }
+    projection(names_.k, kv, weights, q);
+    projection(names_.v, kv, weights, q + kv);
     matrix(join(prefix_, names_.o), weights.wo);
     vector(join(prefix_, names_.o, ".bias"), weights.o_bias);
-    vector(join(prefix_, names_.q_norm, ".weight"), weights.q_norm);
-    vector(join(prefix_, names_.k_norm, ".weight"), weights.k_norm);
+    norm(names_.q_norm, weights.q_norm);
+    norm(names_.k_norm, weights.k_norm);
+  }
+  void projection(std::string_view name, int count, AttentionWeights& weights, int first) {
+    rows(join(prefix_, name), weights.wqkv, first, count);
+    slice({join(prefix_, name, ".bias"), {count}}, 0, count, weights.qkv_bias, first);
+  }
+  /// Each head's query is stored before its gate.
+  void gated_query(const AttentionSpec& attention, AttentionWeights& weights) {
+    const int dim = attention.head_dim;
+    const int stored = 2 * attention.q_cols();
+    const Stored matrix{join(prefix_, names_.q, ".weight"), {stored, weights.wqkv.cols}};
+    const Stored bias{join(prefix_, names_.q, ".bias"), {stored}};
+    for (int part = 0; part < 2 * attention.n_heads; ++part) {
+      const int first = part / 2 * dim + (part % 2 == 0 ? 0 : attention.projected() - attention.q_cols());
+      slice(matrix, part * dim, dim, weights.wqkv, first);
+      slice(bias, part * dim, dim, weights.qkv_bias, first);
+    }
+  }
+
+  void bind_mixer(const DeltaNetSpec& net, LayerWeights& layer) {
+    auto& weights = std::get<DeltaNetWeights>(layer.mixer);
+    const std::string prefix = join(prefix_, names_.delta);
+    const int z = net.conv_cols();
+    const int b = z + net.value_cols();
+    if (names_.delta_grouped) {
+      // Rows of one key head stand together: its q, its k, and v and z of its value heads; b and a of these.
+      const int group = net.n_v_heads / net.n_k_heads;
+      const int values = group * net.v_dim;
+      const Stored qkvz{prefix + "in_proj_qkvz.weight", {b, weights.in.cols}};
+      const Stored ba{prefix + "in_proj_ba.weight", {2 * net.n_v_heads, weights.in.cols}};
+      for (int h = 0; h < net.n_k_heads; ++h) {
+        const int first = h * 2 * (net.k_dim + values);
+        slice(qkvz, first, net.k_dim, weights.in, h * net.k_dim);
+        slice(qkvz, first + net.k_dim, net.k_dim, weights.in, net.key_cols() + h * net.k_dim);
+        slice(qkvz, first + 2 * net.k_dim, values, weights.in, 2 * net.key_cols() + h * values);
+        slice(qkvz, first + 2 * net.k_dim + values, values, weights.in, z + h * values);
+        slice(ba, h * 2 * group, group, weights.in, b + h * group);
+        slice(ba, h * 2 * group + group, group, weights.in, b + net.n_v_heads + h * group);
+      }
+    } else {
+      rows(prefix + "in_proj_qkv", weights.in, 0, net.conv_cols());
+      rows(prefix + "in_proj_z", weights.in, z, net.value_cols());
+      rows(prefix + "in_proj_b", weights.in, b, net.n_v_heads);
+      rows(prefix + "in_proj_a", weights.in, b + net.n_v_heads, net.n_v_heads);
+    }
+    convolution(prefix + "conv1d.weight", weights.conv, net.conv_width);
+    vector(prefix + "A_log", weights.a_log);
+    vector(prefix + "dt_bias", weights.dt_bias);
+    vector(prefix + "norm.weight", weights.norm);
+    matrix(prefix + "out_proj", weights.out);
+  }
+
+  void bind_mixer(const ShortConvSpec& conv, LayerWeights& layer) {
+    auto& weights = std::get<ShortConvWeights>(layer.mixer);
+    const std::string prefix = join(prefix_, names_.short_conv);
+    matrix(prefix + "in_proj", weights.in);
+    vector(prefix + "in_proj.bias", weights.in_bias);
+    convolution(prefix + "conv.weight", weights.conv, conv.width);
+    vector(prefix + "conv.bias", weights.conv_bias);
+    matrix(prefix + "out_proj", weights.out);
+    vector(prefix + "out_proj.bias", weights.out_bias);
   }
 
   void swiglu(const std::string& prefix, const Matrix& gate_up, const Matrix& down) {
@@ -79,7 +162,18 @@ class Binder {
   void moe(const MoeWeights& moe) {
     matrix(join(prefix_, names_.router), moe.router);
     const ExpertTable table = moe.experts();
-    for (int e = 0; e < static_cast<int>(moe.records.size()); ++e) {
+    const auto n_experts = static_cast<int>(moe.records.size());
+    const auto [d_model, d_ff] = table.shape;
+    if (!names_.fused_gate_up.empty()) {
+      const Stored gate_up{join(prefix_, names_.fused_gate_up), {n_experts, 2 * d_ff, d_model}};
+      const Stored down{join(prefix_, names_.fused_down), {n_experts, d_model, d_ff}};
+      for (int e = 0; e < n_experts; ++e) {
+        slice(gate_up, std::int64_t{e} * 2 * d_ff, d_ff, table.gate(e), 0);
+        slice(gate_up, (std::int64_t{e} * 2 + 1) * d_ff, d_ff, table.up(e), 0);
+        slice(down, std::int64_t{e} * d_model, d_model, table.down(e), 0);
+      }
+    }
+    for (int e = 0; e < n_experts && names_.fused_gate_up.empty(); ++e) {
       const std::string expert = prefix_ + std::string(names_.experts) + std::to_string(e) + ".";
       matrix(join(expert, names_.expert_gate), table.gate(e));
       matrix(join(expert, names_.expert_up), table.up(e));
@@ -112,6 +206,22 @@ bool loadable(const StoredType& type) { return type.name == "BF16" || type.name 
 
 }  // namespace
 
+const TensorNames& stored_names(const Family& family, const ModelSpec& spec, const Checkpoint& checkpoint) {
+  const auto sparse = std::find_if(spec.layers.begin(), spec.layers.end(),
+                                   [](const LayerSpec& layer) { return std::holds_alternative<MoeFfn>(layer.ffn); });
+  const std::string layer = std::to_string(sparse - spec.layers.begin()) + ".";
+  const auto follows = [&](const TensorNames& names) {
+    const std::string expert = names.fused_gate_up.empty()
+                                   ? join(join(names.experts, "0.", names.expert_gate), ".weight")
+                                   : std::string(names.fused_gate_up);
+    return checkpoint.find(join(names.embedding, ".weight")) != nullptr &&
+           (sparse == spec.layers.end() || checkpoint.find(join(names.layers, layer, expert)) != nullptr);
+  };
+  if (follows(family.names)) return family.names;
+  const auto other = std::find_if(family.others.begin(), family.others.end(), follows);
+  return other == family.others.end() ? family.names : *other;
+}
+
 std::vector<Binding> bind_tensors(const ModelSpec& spec, const TensorNames& names, ModelWeights& weights) {
   return Binder(spec, names).bind(weights);
 }
@@ -121,7 +231,7 @@ Status check_tensors(const std::vector<Binding>& bindings, const Checkpoint& che
   Offenders missing, misshapen, mistyped, unclaimed;
   std::unordered_set<std::string_view> claimed;
   for (const Binding& binding : bindings) {
-    claimed.insert(binding.name);
+    if (!claimed.insert(binding.name).second) continue;
     const Checkpoint::Place* place = checkpoint.find(binding.name);
     if (place == nullptr) {
       missing.add(binding.name);
@@ -129,17 +239,15 @@ Status check_tensors(const std::vector<Binding>& bindings, const Checkpoint& che
     }
     const Checkpoint::Shard& shard = checkpoint.shards()[place->shard];
     const TensorInfo& tensor = shard.tensors[place->tensor];
-    std::vector<std::int64_t> shape{binding.rows};
-    if (binding.cols > 0) shape.push_back(binding.cols);
     const std::string where = shard.file.path() + ": " + binding.name;
-    if (tensor.shape != shape)
-      misshapen.add(where + " is " + shape_text(tensor.shape) + ", config.json asks for " + shape_text(shape));
+    if (tensor.shape != binding.shape)
+      misshapen.add(where + " is " + shape_text(tensor.shape) + ", config.json asks for " + shape_text(binding.shape));
     if (!loadable(tensor.type)) mistyped.add(where + " is " + std::string(tensor.type.name));
   }
   const std::string tied_head = std::string(names.head) + ".weight";
   for (const Checkpoint::Shard& shard : checkpoint.shards()) {
     for (const TensorInfo& tensor : shard.tensors) {
-      if (claimed.contains(tensor.name) || tensor.name.ends_with(names.ignored_end)) continue;
+      if (claimed.contains(tensor.name) || names.ignores(tensor.name)) continue;
       if (spec.tied_embeddings && tensor.name == tied_head) continue;  // a second copy of the embedding
       unclaimed.add(shard.file.path() + ": " + tensor.name.substr(0, 120));
     }

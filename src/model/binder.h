@@ -13,15 +13,21 @@
 
 namespace colibri {
 
-/// One stored tensor and its place: either rows of a matrix, or a vector of floats.
+/// Some rows of a stored tensor and their place: rows of a matrix, or floats. A tensor may have several bindings.
 struct Binding {
   std::string name;
+  std::vector<std::int64_t> shape;  // as stored; all dimensions but the last count as rows, a vector has one column
+  std::int64_t stored_row = 0;      // the first row taken
   int rows = 0;
-  int cols = 0;                // 0: a vector of `rows`
-  std::byte* tiles = nullptr;  // of the whole matrix that it becomes a part of
+  int cols = 0;
+  std::byte* tiles = nullptr;  // of the whole matrix that they become a part of
   int first_row = 0;           // in that matrix
-  float* values = nullptr;     // of a vector
+  float* values = nullptr;     // [cols][rows]
+  float plus = 0.0F;           // added to the values
 };
+
+/// The one of the family's ways to name tensors that the checkpoint follows.
+const TensorNames& stored_names(const Family& family, const ModelSpec& spec, const Checkpoint& checkpoint);
 
 /// Every tensor of the model. The places point into `weights`.
 std::vector<Binding> bind_tensors(const ModelSpec& spec, const TensorNames& names, ModelWeights& weights);

@@ -27,6 +27,10 @@ KvGroupSpec kv_group_of(const AttentionSpec& attention) {
   return {attention.n_kv_heads, attention.head_dim, attention.window, {}, 0};
 }
 
+KvGroupSpec kv_group_of(const DeltaNetSpec& net) { return {.layers = {}, .state_floats = net.state_floats()}; }
+
+KvGroupSpec kv_group_of(const ShortConvSpec& conv) { return {.layers = {}, .state_floats = conv.state_floats()}; }
+
 /// Layers whose caches look alike share a group of the KV pool, in order of first appearance.
 void set_kv_groups(ModelSpec& spec) {
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
@@ -89,9 +93,19 @@ Result<ModelConfig> parse_config(const Json& config, const std::string& place) {
                       " are not supported yet; use the bf16 one");
   }
 
+  // Models that also see or hear nest their text part.
+  constexpr std::string_view kNested = "text_config";
+  constexpr std::string_view kTied = "tie_word_embeddings";
+  const bool nested = reader.has(kNested);
+  ConfigReader text = nested ? reader.object(kNested) : reader;
+  TRY_STATUS(reader.status());
   ModelConfig result;
-  result.spec = family->parse(reader);
+  result.spec = family->parse(text);
   result.spec.family = type;
+  if (nested) {
+    if (!text.has(kTied)) result.spec.tied_embeddings = reader.flag_or(kTied, false);
+    read_token_ids(*config.find(kNested), text, result.spec.vocab, result.generation);
+  }
   read_token_ids(config, reader, result.spec.vocab, result.generation);
   TRY_STATUS(reader.status());
   if (const double total = model_parameters(result.spec).total; total > kMaxParameters)

@@ -24,6 +24,24 @@ Json describe_mixer(const AttentionSpec& attention) {
                       {"kv_group", attention.kv_group}};
 }
 
+Json describe_mixer(const DeltaNetSpec& net) {
+  return Json::Object{{"attention", "delta_net"},
+                      {"key_heads", net.n_k_heads},
+                      {"value_heads", net.n_v_heads},
+                      {"key_dim", net.k_dim},
+                      {"value_dim", net.v_dim},
+                      {"conv_width", net.conv_width},
+                      {"state_floats", static_cast<std::int64_t>(net.state_floats())},
+                      {"kv_group", net.kv_group}};
+}
+
+Json describe_mixer(const ShortConvSpec& conv) {
+  return Json::Object{{"attention", "short_conv"},
+                      {"conv_width", conv.width},
+                      {"state_floats", static_cast<std::int64_t>(conv.state_floats())},
+                      {"kv_group", conv.kv_group}};
+}
+
 Json describe_layer(const ModelSpec& spec, const LayerSpec& layer) {
   const ParameterCount count = layer_parameters(spec, layer);
   Json json = std::visit([](const auto& mixer) { return describe_mixer(mixer); }, layer.mixer);
@@ -67,9 +85,18 @@ std::string count_text(std::int64_t count) {
 
 std::string layer_text(const Json& layer) {
   const auto number = [&](const char* key) { return std::to_string(layer.find(key)->as_int()); };
-  std::string text = layer.find("attention")->as_string() + " attention, " + number("heads") + " heads, " +
-                     number("kv_heads") + " KV heads of " + number("head_dim");
-  if (!layer.find("window")->is_null()) text += ", window " + number("window");
+  const std::string& kind = layer.find("attention")->as_string();
+  std::string text;
+  if (kind == "delta_net") {
+    text = "delta net, " + number("value_heads") + " heads of " + number("key_dim") + " x " + number("value_dim") +
+           ", " + number("key_heads") + " key heads, convolution over " + number("conv_width");
+  } else if (kind == "short_conv") {
+    text = "convolution over " + number("conv_width");
+  } else {
+    text = kind + " attention, " + number("heads") + " heads, " + number("kv_heads") + " KV heads of " +
+           number("head_dim");
+    if (!layer.find("window")->is_null()) text += ", window " + number("window");
+  }
   if (layer.find("experts") == nullptr) {
     text += "; dense, d_ff " + number("d_ff");
   } else {

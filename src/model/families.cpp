@@ -15,6 +15,26 @@ constexpr TensorNames kMixtralNames{.router = "block_sparse_moe.gate",
                                     .expert_up = "w3",
                                     .expert_down = "w2"};
 
+constexpr std::array<std::string_view, 1> kDrafting{"mtp."};
+constexpr std::array<std::string_view, 2> kDraftingAndVision{"mtp.", "model.visual."};
+
+constexpr TensorNames kQwen3NextNames{.delta_grouped = true, .norm_plus = 1, .ignored_starts = kDrafting};
+
+constexpr TensorNames kQwen35Names{.norm_plus = 1, .ignored_starts = kDraftingAndVision};
+constexpr TensorNames fused(TensorNames names) {
+  names.fused_gate_up = "mlp.experts.gate_up_proj";
+  names.fused_down = "mlp.experts.down_proj";
+  return names;
+}
+/// As the text part of a model that also sees.
+constexpr TensorNames nested(TensorNames names) {
+  names.embedding = "model.language_model.embed_tokens";
+  names.final_norm = "model.language_model.norm";
+  names.layers = "model.language_model.layers.";
+  return names;
+}
+constexpr std::array kQwen35Others{fused(kQwen35Names), nested(kQwen35Names), nested(fused(kQwen35Names))};
+
 constexpr std::array kFamilies{
     Family{"llama", parse_llama, {}},
     Family{"mistral", parse_mistral, {}},
@@ -23,7 +43,10 @@ constexpr std::array kFamilies{
     Family{"qwen2", parse_qwen2, {}},
     Family{"qwen2_moe", parse_qwen2_moe, {}},
     Family{"qwen3", parse_qwen3, {}},
+    Family{"qwen3_5_moe", parse_qwen3_5_moe, kQwen35Names, kQwen35Others},
+    Family{"qwen3_5_moe_text", parse_qwen3_5_moe, kQwen35Names, kQwen35Others},
     Family{"qwen3_moe", parse_qwen3_moe, {}},
+    Family{"qwen3_next", parse_qwen3_next, kQwen3NextNames},
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 // Invariant: nobody outside model/families/ asks which family runs; all that differs is in the spec and these names.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,22 +35,40 @@ struct TensorNames {
   std::string_view up = "up_proj";
   std::string_view down = "down_proj";
 
+  std::string_view delta = "linear_attn.";  // prefix of a delta net
+  bool delta_grouped = false;               // in_proj_qkvz and in_proj_ba, by key head; else qkv, z, b and a apart
+  std::string_view short_conv = "conv.";    // prefix of a short convolution
+
   std::string_view router = "mlp.gate";
   std::string_view experts = "mlp.experts.";
   std::string_view expert_gate = "gate_proj";
   std::string_view expert_up = "up_proj";
   std::string_view expert_down = "down_proj";
+  // One tensor for all experts, [n_experts, 2 * d_ff, d_model] and [n_experts, d_model, d_ff], as the names stand;
+  // empty: one for each.
+  std::string_view fused_gate_up = {};
+  std::string_view fused_down = {};
   std::string_view shared = "mlp.shared_expert.";
   std::string_view shared_gate = "mlp.shared_expert_gate";
 
+  float norm_plus = 0.0F;  // added to every norm's weight but a delta net's: 1 where the files hold w of 1 + w
+
   /// Stored tensors with this end are known to be harmless and are skipped: frequencies follow from the config.
   std::string_view ignored_end = ".self_attn.rotary_emb.inv_freq";
+  /// And parts that generating text does without: drafting heads, vision.
+  std::span<const std::string_view> ignored_starts = {};
+
+  bool ignores(std::string_view name) const {
+    return name.ends_with(ignored_end) || std::any_of(ignored_starts.begin(), ignored_starts.end(),
+                                                      [&](std::string_view start) { return name.starts_with(start); });
+  }
 };
 
 struct Family {
   std::string_view model_type;  // in config.json
   ModelSpec (*parse)(ConfigReader& config);
   TensorNames names;
+  std::span<const TensorNames> others = {};  // that checkpoints of the family are published with as well
 };
 
 std::span<const Family> families();

@@ -49,8 +49,8 @@ Status check_size(const ModelSpec& spec, const Checkpoint& checkpoint) {
 Result<Model> load_model(const std::string& directory, const LoadOptions& options) {
   const auto start = Clock::now();
   TRY(config, read_config(directory));
-  const TensorNames& names = find_family(config.spec.family)->names;
   TRY(checkpoint, Checkpoint::open(directory));
+  const TensorNames& names = stored_names(*find_family(config.spec.family), config.spec, checkpoint);
   TRY_STATUS(check_size(config.spec, checkpoint).at(directory));
   TRY(weights, allocate_weights(config.spec));
   const std::vector<Binding> bindings = bind_tensors(config.spec, names, weights);

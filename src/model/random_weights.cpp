@@ -47,10 +47,9 @@ void fill(const Matrix& matrix, std::uint64_t seed) {
   if (matrix.rows % kTileRows != 0 || matrix.cols % 2 != 0) zero_padding(matrix);
 }
 
-std::vector<Matrix> matrices(const MixerWeights& mixer) {
-  const auto& attention = std::get<AttentionWeights>(mixer);
-  return {attention.wqkv, attention.wo};
-}
+std::vector<Matrix> matrices(const AttentionWeights& attention) { return {attention.wqkv, attention.wo}; }
+std::vector<Matrix> matrices(const DeltaNetWeights& net) { return {net.in, net.out}; }
+std::vector<Matrix> matrices(const ShortConvWeights& conv) { return {conv.in, conv.out}; }
 
 /// A tile row range of every matrix, so that threads share the largest ones too.
 std::vector<Matrix> cut(const ModelWeights& weights) {
@@ -67,7 +66,7 @@ std::vector<Matrix> cut(const ModelWeights& weights) {
   add(weights.embedding);
   if (weights.head.data != weights.embedding.data) add(weights.head);
   for (const LayerWeights& layer : weights.layers) {
-    for (const Matrix& matrix : matrices(layer.mixer)) add(matrix);
+    for (const Matrix& matrix : std::visit([](const auto& mixer) { return matrices(mixer); }, layer.mixer)) add(matrix);
     if (const auto* dense = std::get_if<DenseWeights>(&layer.ffn)) {
       add(dense->gate_up);
       add(dense->down);
@@ -85,12 +84,30 @@ std::vector<Matrix> cut(const ModelWeights& weights) {
   return parts;
 }
 
-void set_norms(ModelWeights& weights) {
-  const auto ones = [](std::vector<float>& values) { std::fill(values.begin(), values.end(), 1.0F); };
+void ones(std::vector<float>& values) { std::fill(values.begin(), values.end(), 1.0F); }
+
+/// The mean over a window of `width`.
+void average(std::vector<float>& conv, std::size_t channels) {
+  std::fill(conv.begin(), conv.end(), static_cast<float>(channels) / static_cast<float>(conv.size()));
+}
+
+void set_vectors(AttentionWeights& attention) {
+  ones(attention.q_norm);
+  ones(attention.k_norm);
+}
+void set_vectors(DeltaNetWeights& net) {
+  average(net.conv, static_cast<std::size_t>(net.in.rows - net.out.cols) - 2 * net.a_log.size());
+  ones(net.norm);
+}
+void set_vectors(ShortConvWeights& conv) { average(conv.conv, static_cast<std::size_t>(conv.out.cols)); }
+
+/// Norms are 1 and convolutions averages; all other vectors are 0.
+void set_vectors(ModelWeights& weights) {
   ones(weights.final_norm);
   for (LayerWeights& layer : weights.layers) {
-    auto& attention = std::get<AttentionWeights>(layer.mixer);
-    for (auto* norm : {&layer.attn_norm, &attention.q_norm, &attention.k_norm, &layer.ffn_norm}) ones(*norm);
+    ones(layer.attn_norm);
+    ones(layer.ffn_norm);
+    std::visit([](auto& mixer) { set_vectors(mixer); }, layer.mixer);
   }
 }
 
@@ -115,7 +132,7 @@ void fill_random(ModelWeights& weights, std::uint64_t seed, int n_threads, const
   }
   run(progress);
   for (std::thread& thread : others) thread.join();
-  set_norms(weights);
+  set_vectors(weights);
 }
 
 }  // namespace colibri

@@ -23,11 +23,10 @@ struct Piece {
   const File* file = nullptr;
   DType type = DType::bf16;
   std::uint64_t offset = 0;  // in the file
-  int first_row = 0;         // of the stored tensor
+  int first_row = 0;         // of those that the binding takes
   int rows = 0;
 
-  int cols() const { return std::max(binding->cols, 1); }
-  std::size_t count() const { return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols()); }
+  std::size_t count() const { return static_cast<std::size_t>(rows) * static_cast<std::size_t>(binding->cols); }
   std::size_t bytes() const { return count() * dtype_bytes(type); }
 };
 
@@ -48,8 +47,9 @@ std::vector<Piece> cut(const Checkpoint& checkpoint, const std::vector<Binding>&
     const Checkpoint::Place place = *checkpoint.find(binding.name);
     const Checkpoint::Shard& shard = checkpoint.shards()[place.shard];
     const TensorInfo& tensor = shard.tensors[place.tensor];
-    Piece piece{&binding, &shard.file, dtype_of(tensor.type), tensor.offset, 0, 0};
-    const std::size_t row_bytes = static_cast<std::size_t>(piece.cols()) * dtype_bytes(piece.type);
+    Piece piece{&binding, &shard.file, dtype_of(tensor.type), 0, 0, 0};
+    const std::size_t row_bytes = static_cast<std::size_t>(binding.cols) * dtype_bytes(piece.type);
+    piece.offset = tensor.offset + static_cast<std::uint64_t>(binding.stored_row) * row_bytes;
     const int step = rows_per_piece(row_bytes);
     for (; piece.first_row < binding.rows; piece.first_row += step) {
       piece.rows = std::min(step, binding.rows - piece.first_row);
@@ -64,15 +64,19 @@ std::vector<Piece> cut(const Checkpoint& checkpoint, const std::vector<Binding>&
 
 /// Norms and biases keep the precision they are stored in.
 void store_floats(const Piece& piece, const std::byte* data) {
-  float* out = piece.binding->values + piece.first_row;
-  for (int i = 0; i < piece.rows; ++i) {
+  const Binding& binding = *piece.binding;
+  const auto cols = static_cast<std::size_t>(binding.cols);
+  for (std::size_t i = 0; i < piece.count(); ++i) {
+    float value = 0.0F;
     std::uint16_t half = 0;
     if (piece.type == DType::f32) {
-      std::memcpy(out + i, data + 4 * static_cast<std::ptrdiff_t>(i), 4);
+      std::memcpy(&value, data + 4 * i, 4);
     } else {
-      std::memcpy(&half, data + 2 * static_cast<std::ptrdiff_t>(i), 2);
-      out[i] = piece.type == DType::f16 ? f16_to_float(half) : bf16_to_float(half);
+      std::memcpy(&half, data + 2 * i, 2);
+      value = piece.type == DType::f16 ? f16_to_float(half) : bf16_to_float(half);
     }
+    const std::size_t row = static_cast<std::size_t>(piece.first_row) + i / cols;
+    binding.values[i % cols * static_cast<std::size_t>(binding.rows) + row] = value + binding.plus;
   }
 }
 

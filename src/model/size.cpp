@@ -8,15 +8,27 @@ namespace {
 double mixer_parameters(double d, const AttentionSpec& attention) {
   const double q = static_cast<double>(attention.n_heads) * attention.head_dim;
   const double kv = static_cast<double>(attention.n_kv_heads) * attention.head_dim;
-  double count = (2 * q + 2 * kv) * d;  // q, k, v, o
-  if (attention.qkv_bias) count += q + 2 * kv;
+  double count = (attention.projected() + q) * d;  // q, k, v, gate, o
+  if (attention.qkv_bias) count += attention.projected();
   if (attention.o_bias) count += d;
   if (attention.qk_norm == QkNorm::per_head) count += 2.0 * attention.head_dim;
   if (attention.qk_norm == QkNorm::full) count += q + kv;
   return count;
 }
 
+double mixer_parameters(double d, const DeltaNetSpec& net) {
+  return (static_cast<double>(net.projected()) + net.value_cols()) * d +
+         static_cast<double>(net.conv_width) * net.conv_cols() + 2.0 * net.n_v_heads + net.v_dim;
+}
+
+double mixer_parameters(double d, const ShortConvSpec& conv) {
+  return 4.0 * d * conv.channels + static_cast<double>(conv.width) * conv.channels +
+         (conv.bias ? 4.0 * conv.channels + d : 0);
+}
+
 double kv_values(const AttentionSpec& attention) { return 2.0 * attention.n_kv_heads * attention.head_dim; }
+double kv_values(const DeltaNetSpec&) { return 0; }
+double kv_values(const ShortConvSpec&) { return 0; }
 
 }  // namespace
 

@@ -30,17 +30,40 @@ class Arena {
 std::vector<float> floats(int count) { return std::vector<float>(static_cast<std::size_t>(count)); }
 
 AttentionWeights lay_out(const ModelSpec& spec, const AttentionSpec& attention, Arena& arena) {
-  const int q = attention.n_heads * attention.head_dim;
-  const int kv = attention.n_kv_heads * attention.head_dim;
+  const int q = attention.q_cols();
+  const int kv = attention.kv_cols();
   AttentionWeights weights;
-  weights.wqkv = arena.matrix(q + 2 * kv, spec.d_model);
+  weights.wqkv = arena.matrix(attention.projected(), spec.d_model);
   weights.wo = arena.matrix(spec.d_model, q);
-  if (attention.qkv_bias) weights.qkv_bias = floats(q + 2 * kv);
+  if (attention.qkv_bias) weights.qkv_bias = floats(attention.projected());
   if (attention.o_bias) weights.o_bias = floats(spec.d_model);
   if (attention.qk_norm == QkNorm::per_head) weights.q_norm = weights.k_norm = floats(attention.head_dim);
   if (attention.qk_norm == QkNorm::full) {
     weights.q_norm = floats(q);
     weights.k_norm = floats(kv);
+  }
+  return weights;
+}
+
+DeltaNetWeights lay_out(const ModelSpec& spec, const DeltaNetSpec& net, Arena& arena) {
+  DeltaNetWeights weights;
+  weights.in = arena.matrix(net.projected(), spec.d_model);
+  weights.conv = floats(net.conv_width * net.conv_cols());
+  weights.a_log = weights.dt_bias = floats(net.n_v_heads);
+  weights.norm = floats(net.v_dim);
+  weights.out = arena.matrix(spec.d_model, net.value_cols());
+  return weights;
+}
+
+ShortConvWeights lay_out(const ModelSpec& spec, const ShortConvSpec& conv, Arena& arena) {
+  ShortConvWeights weights;
+  weights.in = arena.matrix(3 * conv.channels, spec.d_model);
+  weights.conv = floats(conv.width * conv.channels);
+  weights.out = arena.matrix(spec.d_model, conv.channels);
+  if (conv.bias) {
+    weights.in_bias = floats(3 * conv.channels);
+    weights.conv_bias = floats(conv.channels);
+    weights.out_bias = floats(spec.d_model);
   }
   return weights;
 }

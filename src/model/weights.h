@@ -33,7 +33,7 @@ struct MoeWeights {
 };
 
 struct AttentionWeights {
-  Matrix wqkv;                  // [(n_heads + 2 * n_kv_heads) * head_dim, d_model], rows q | k | v
+  Matrix wqkv;                  // [AttentionSpec::projected(), d_model], rows q | k | v | output gate
   std::vector<float> qkv_bias;  // [wqkv.rows] or empty
   Matrix wo;                    // [d_model, n_heads * head_dim]
   std::vector<float> o_bias;    // [d_model] or empty
@@ -41,8 +41,26 @@ struct AttentionWeights {
   std::vector<float> k_norm;    // [head_dim], or [n_kv_heads * head_dim], or empty
 };
 
+struct DeltaNetWeights {
+  Matrix in;                   // [DeltaNetSpec::projected(), d_model], rows q | k | v | z | b | a
+  std::vector<float> conv;     // [conv_width, conv_cols]
+  std::vector<float> a_log;    // [n_v_heads]
+  std::vector<float> dt_bias;  // [n_v_heads]
+  std::vector<float> norm;     // [v_dim]
+  Matrix out;                  // [d_model, value_cols]
+};
+
+struct ShortConvWeights {
+  Matrix in;                     // [3 * d_model, d_model], rows b | c | x
+  std::vector<float> in_bias;    // [3 * d_model] or empty
+  std::vector<float> conv;       // [width, d_model]
+  std::vector<float> conv_bias;  // [d_model] or empty
+  Matrix out;                    // [d_model, d_model]
+  std::vector<float> out_bias;   // [d_model] or empty
+};
+
 /// The alternative of the layer's MixerSpec.
-using MixerWeights = std::variant<AttentionWeights>;
+using MixerWeights = std::variant<AttentionWeights, DeltaNetWeights, ShortConvWeights>;
 
 struct LayerWeights {
   std::vector<float> attn_norm;  // [d_model]

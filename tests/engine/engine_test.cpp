@@ -271,7 +271,7 @@ TEST_P(EngineTest, ScoreGivesEveryRowOnceAndWhateverTheLength) {
   EXPECT_FALSE(score(*backend_, *model_, tokens, [](int, std::span<const float>) { return true; }).ok());
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, EngineTest, testing::Values("qwen3_moe", "mixtral_swa"),
+INSTANTIATE_TEST_SUITE_P(Models, EngineTest, testing::Values("qwen3_moe", "mixtral_swa", "qwen3_next"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

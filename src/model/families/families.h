@@ -20,6 +20,8 @@ ModelSpec parse_qwen2(ConfigReader& config);
 ModelSpec parse_qwen2_moe(ConfigReader& config);
 ModelSpec parse_qwen3(ConfigReader& config);
 ModelSpec parse_qwen3_moe(ConfigReader& config);
+ModelSpec parse_qwen3_next(ConfigReader& config);
+ModelSpec parse_qwen3_5_moe(ConfigReader& config);
 
 /// Of a layer as parse_base makes it.
 inline AttentionSpec& attention_of(LayerSpec& layer) { return std::get<AttentionSpec>(layer.mixer); }

@@ -15,7 +15,7 @@ import openai
 import pytest
 from conftest import BINARY, MODEL, PATIENCE, Server
 
-CASES = json.loads((pathlib.Path(__file__).parent / "data" / "chat_cases.json").read_text("utf-8"))
+CASES = json.loads((pathlib.Path(__file__).parents[1] / "golden" / "chat_cases.json").read_text("utf-8"))
 IDS = [f"{i}-{case['kind']}" for i, case in enumerate(CASES)]
 CALL = re.compile(r"<tool_call>\n(.*?)\n</tool_call>", re.S)
 NAME = "colibri-tiny"

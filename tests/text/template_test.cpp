@@ -82,7 +82,7 @@ class ModelFiles {
 TEST(Template, GoldenPromptsOfTheBundledModel) {
   auto loaded = ChatTemplate::load(COLIBRI_SOURCE_DIR "/models/colibri-tiny");
   ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-  const Json cases = read_json("tests/text/data/chat_cases.json");
+  const Json cases = read_json("tests/golden/chat_cases.json");
   ASSERT_EQ(cases.as_array().size(), 48u);
   for (const Json& entry : cases.as_array())
     EXPECT_EQ(chat(*loaded, *entry.find("messages"), *entry.find("tools")).text, entry.find("prompt")->as_string());
@@ -302,7 +302,7 @@ TEST(TemplatePlain, NoTextOfAClientBecomesASpecialToken) {
 TEST(Template, OneTemplateRendersOnSeveralThreads) {
   auto loaded = ChatTemplate::load(COLIBRI_SOURCE_DIR "/models/colibri-tiny");
   ASSERT_TRUE(loaded.ok());
-  const Json cases = read_json("tests/text/data/chat_cases.json");
+  const Json cases = read_json("tests/golden/chat_cases.json");
   std::vector<std::thread> threads;
   std::array<std::size_t, 4> equal{};
   for (std::size_t t = 0; t < equal.size(); ++t)

@@ -35,7 +35,7 @@ std::string random_text(std::mt19937& random, std::size_t length) {
 
 TEST(Tokenizer, GoldenCasesBothWays) {
   const Tokenizer& tokenizer = bundled_tokenizer();
-  const Json cases = read_json("tests/text/data/tokenizer_cases.json");
+  const Json cases = read_json("tests/golden/tokenizer_cases.json");
   ASSERT_GE(cases.as_array().size(), 50u);
   for (const Json& item : cases.as_array()) {
     const Ids ids = ids_of(*item.find("ids"));
@@ -45,10 +45,10 @@ TEST(Tokenizer, GoldenCasesBothWays) {
 }
 
 TEST(Tokenizer, GoldenPrompts) {
-  const Json cases = read_json("tests/text/data/prompt_cases.json");
+  const Json cases = read_json("tests/golden/chat_cases.json");
   ASSERT_GE(cases.as_array().size(), 48u);
   for (const Json& item : cases.as_array())
-    EXPECT_EQ(encoded(bundled_tokenizer(), item.find("text")->as_string()), ids_of(*item.find("ids")));
+    EXPECT_EQ(encoded(bundled_tokenizer(), item.find("prompt")->as_string()), ids_of(*item.find("prompt_ids")));
 }
 
 class StoredTokenizer : public ::testing::TestWithParam<std::string> {};
@@ -125,9 +125,9 @@ TEST(Tokenizer, UserTextNeverBecomesASpecialToken) {
 }
 
 TEST(Tokenizer, PlainRangesWithoutSpecialTextChangeNothing) {
-  const Json cases = read_json("tests/text/data/prompt_cases.json");
+  const Json cases = read_json("tests/golden/chat_cases.json");
   for (const Json& item : cases.as_array()) {
-    const std::string& prompt = item.find("text")->as_string();
+    const std::string& prompt = item.find("prompt")->as_string();
     std::vector<ByteRange> plain;  // all between "\n" and the next "<|im_end|>"
     for (std::size_t at = 0; (at = prompt.find('\n', at)) != std::string::npos;) {
       const std::size_t end = prompt.find("<|im_", ++at);
@@ -135,7 +135,7 @@ TEST(Tokenizer, PlainRangesWithoutSpecialTextChangeNothing) {
       plain.push_back({at, end});
       at = end;
     }
-    EXPECT_EQ(bundled_tokenizer().encode(prompt, plain).value(), ids_of(*item.find("ids")));
+    EXPECT_EQ(bundled_tokenizer().encode(prompt, plain).value(), ids_of(*item.find("prompt_ids")));
   }
 }
 
@@ -248,14 +248,14 @@ TEST(Tokenizer, LongInputsTakeLinearTime) {
 }
 
 TEST(Tokenizer, IsSharedByThreads) {
-  const Json cases = read_json("tests/text/data/prompt_cases.json");
+  const Json cases = read_json("tests/golden/chat_cases.json");
   std::vector<std::thread> threads;
   std::vector<int> wrong(4);
   for (int& count : wrong)
     threads.emplace_back([&cases, &count] {
       for (const Json& item : cases.as_array())
-        count += bundled_tokenizer().encode(item.find("text")->as_string(), Specials::match).value() !=
-                 ids_of(*item.find("ids"));
+        count += bundled_tokenizer().encode(item.find("prompt")->as_string(), Specials::match).value() !=
+                 ids_of(*item.find("prompt_ids"));
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, std::vector<int>(4));

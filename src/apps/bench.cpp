@@ -138,14 +138,21 @@ Result<BatchResult> measure(const Model& model, Backend& backend, const BenchOpt
   return result;
 }
 
+/// Of one query and one key; recurrent layers have none.
+double attention_flops(const DeltaNetSpec&) { return 0.0; }
+double attention_flops(const ShortConvSpec&) { return 0.0; }
+double attention_flops(const AttentionSpec& a) { return 4.0 * a.q_cols(); }
+double attention_flops(const LatentAttentionSpec& a) { return 2.0 * a.n_heads * (a.cached() + a.kv_rank); }
+
 /// 2 x active weights x tokens, and the causal half of full attention; the head only for the last row of each prompt.
 double prefill_flops(const ModelSpec& spec, int prompt, int batch) {
   const double head = static_cast<double>(spec.vocab) * spec.d_model;
   const double active = model_parameters(spec).active - head * (spec.tied_embeddings ? 1 : 2);
   double attention = 0.0;
-  for (const LayerSpec& layer : spec.layers)
-    if (const auto* mixer = std::get_if<AttentionSpec>(&layer.mixer))
-      attention += 2.0 * mixer->q_cols() * static_cast<double>(prompt) * prompt;
+  for (const LayerSpec& layer : spec.layers) {
+    attention += std::visit([](const auto& mixer) { return attention_flops(mixer); }, layer.mixer) *
+                 static_cast<double>(prompt) * prompt / 2;
+  }
   return batch * (2.0 * active * prompt + attention + 2.0 * head);
 }
 

@@ -36,6 +36,15 @@ class ZipfBackend : public Backend {
   void attention(ConstRows q, const AttentionSpec& spec, const Batch& batch, const KvView& kv, Rows out) override {
     inner_.attention(q, spec, batch, kv, out);
   }
+  void latent_rope_and_store(ConstRows q, ConstRows latents, const LatentAttentionSpec& spec,
+                             std::span<const float> kv_norm, const Batch& batch, const LatentView& cache,
+                             Rows queries) override {
+    inner_.latent_rope_and_store(q, latents, spec, kv_norm, batch, cache, queries);
+  }
+  void latent_attention(ConstRows queries, const LatentAttentionSpec& spec, const Batch& batch, const LatentView& cache,
+                        Rows out) override {
+    inner_.latent_attention(queries, spec, batch, cache, out);
+  }
   void silu_mul(ConstRows gate, ConstRows up, Rows out) override { inner_.silu_mul(gate, up, out); }
   void sigmoid_mul(ConstRows x, ConstRows gate, Rows out) override { inner_.sigmoid_mul(x, gate, out); }
   void multiply(ConstRows x, ConstRows y, Rows out) override { inner_.multiply(x, y, out); }

@@ -60,6 +60,19 @@ class Backend {
   /// Causal attention of each row over its sequence's cache, this step's rows included. out [n, n_heads * head_dim].
   virtual void attention(ConstRows q, const AttentionSpec& spec, const Batch& batch, const KvView& kv, Rows out) = 0;
 
+  /// Normalises latents and turns rotary keys into the cache, and turns the queries' rotary parts to their place.
+  /// latents [n, cached()]; kv_norm [kv_rank]; q [n, n_heads * q_dim()], of whose heads the last rope_dim values become
+  /// the last of the head in queries [n, n_heads * cached()]. Turned pairs are stored as halves, whatever spec.rope
+  /// says.
+  virtual void latent_rope_and_store(ConstRows q, ConstRows latents, const LatentAttentionSpec& spec,
+                                     std::span<const float> kv_norm, const Batch& batch, const LatentView& cache,
+                                     Rows queries) = 0;
+
+  /// Causal attention of every head over the latents of its sequence, this step's included: a cached row is the key,
+  /// its first kv_rank values the value. queries [n, n_heads * cached()], out [n, n_heads * kv_rank].
+  virtual void latent_attention(ConstRows queries, const LatentAttentionSpec& spec, const Batch& batch,
+                                const LatentView& cache, Rows out) = 0;
+
   /// out = silu(gate) * up, elementwise. out may be gate or up.
   virtual void silu_mul(ConstRows gate, ConstRows up, Rows out) = 0;
 

@@ -26,6 +26,16 @@ struct KvView {
   std::ptrdiff_t head_floats() const { return std::ptrdiff_t{head_dim} * kBlockTokens; }
 };
 
+/// One layer's part of a latent group: a block holds [16 tokens][dim].
+struct LatentView {
+  float* base = nullptr;            // block 0 of this layer
+  std::ptrdiff_t block_stride = 0;  // floats from one block of this layer to the next
+  int dim = 0;
+
+  /// [dim]
+  float* row(std::int32_t block, int slot) const { return base + block * block_stride + std::ptrdiff_t{slot} * dim; }
+};
+
 /// One layer's part of a state group: a slot of floats for each sequence, laid out as the layer's spec says. A
 /// sequence's slot is zeroed when it begins and holds the state after its last computed row.
 struct StateView {

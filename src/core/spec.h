@@ -18,12 +18,16 @@ inline constexpr int kMaxTopK = 64;
 inline constexpr int kMaxWidth = 1 << 20;  // hidden sizes, heads x head_dim, vocabulary is bounded by kMaxVocab
 inline constexpr int kMaxVocab = 1 << 24;
 
-/// Rotary embedding, ready to use: angle of pair i at position p is p * inv_freq[i]; cos and sin are scaled.
-/// Pair i is (i, i + dim/2) ("half" order of Hugging Face). Only the first `dim` values of a head turn.
+/// Which values turn together: i and i + dim/2, or 2i and 2i + 1.
+enum class RopePairs : std::uint8_t { halves, neighbours };
+
+/// Rotary embedding, ready to use: angle of pair i at position p is p * inv_freq[i]; cos and sin are scaled. Only the
+/// first `dim` values of a head turn.
 struct RopeSpec {
   int dim = 0;                  // head_dim * partial_rotary_factor
   std::vector<float> inv_freq;  // [dim / 2]
   float scale = 1.0F;           // attention factor of yarn
+  RopePairs pairs = RopePairs::halves;
 };
 
 enum class QkNorm : std::uint8_t {
@@ -56,6 +60,25 @@ struct AttentionSpec {
 constexpr std::size_t whole_lines(std::size_t count, int cols) {
   return (count * static_cast<std::size_t>(cols) + 15) / 16 * 16;
 }
+
+/// Multi-head latent attention (arXiv 2405.04434): a token's keys and values are projections of one normalised latent,
+/// which all heads share, beside one rotary key. Only latent and rotary key are cached: keys need no projecting, since
+/// q . (K c) is (K^T q) . c, nor values before they are summed.
+struct LatentAttentionSpec {
+  int n_heads = 0;
+  int q_rank = 0;    // of the queries' own latent; 0: queries come straight from the hidden state
+  int kv_rank = 0;   // of the latent
+  int nope_dim = 0;  // values of a query that meet the latent's key
+  int rope_dim = 0;  // and those that meet the rotary key
+  int v_dim = 0;
+  float scale = 0.0F;     // of q.k
+  float norm_eps = 0.0F;  // of the latents' RMSNorms
+  int kv_group = 0;       // index of the KV pool's layer group
+  RopeSpec rope;
+
+  int q_dim() const { return nope_dim + rope_dim; }
+  int cached() const { return kv_rank + rope_dim; }  // values a token: latent | rotary key
+};
 
 /// Gated delta net (arXiv 2412.06464): q, k and v pass a causal depthwise convolution and silu; each value head keeps a
 /// matrix [k_dim, v_dim] that decays, forgets what it held under k and learns v. Value head h reads key head
@@ -113,25 +136,27 @@ struct MoeFfn {
 };
 
 /// What lets a token see the others.
-using MixerSpec = std::variant<AttentionSpec, DeltaNetSpec, ShortConvSpec>;
+using MixerSpec = std::variant<AttentionSpec, LatentAttentionSpec, DeltaNetSpec, ShortConvSpec>;
 
 struct LayerSpec {
   MixerSpec mixer;
   std::variant<DenseFfn, MoeFfn> ffn;
 };
 
-/// What a set of layers keeps of a sequence; all of its layers keep the same. Either keys and values by position (all
-/// of them, or a window), or a recurrent state: one slot of state_floats for each layer and sequence.
+/// What a set of layers keeps of a sequence; all of its layers keep the same. Keys and values by position (all of
+/// them, or a window), one latent by position, or a recurrent state: a slot of state_floats for each layer and
+/// sequence.
 struct KvGroupSpec {
   int n_kv_heads = 0;
   int head_dim = 0;
   int window = 0;                // 0: full attention
   std::vector<int> layers;       // ascending
   std::size_t state_floats = 0;  // 0: by position
+  int latent_dim = 0;            // values of a latent; 0: keys and values
 
   bool same_cache(const KvGroupSpec& other) const {
     return n_kv_heads == other.n_kv_heads && head_dim == other.head_dim && window == other.window &&
-           state_floats == other.state_floats;
+           state_floats == other.state_floats && latent_dim == other.latent_dim;
   }
 };
 

@@ -68,6 +68,42 @@ struct Pass {
     backend.linear(out, w.out, w.out_bias, true, x);
   }
 
+  /// Queries go into the latents' space, where they meet the cache, and its weighted sums come back as values.
+  void mix(const LatentAttentionSpec& a, const MixerWeights& mixer, int layer, Rows x, Rows h) {
+    const auto& w = std::get<LatentAttentionWeights>(mixer);
+    const int q_cols = w.down.rows - a.cached();
+    const Rows down = piece(scratch.projected, w.down.rows);
+    float* next = scratch.mixed;
+    const auto take = [&](int cols) {
+      const Rows taken = piece(next, cols);
+      next += std::ptrdiff_t{rows()} * cols;
+      return taken;
+    };
+    backend.linear(h, w.down, {}, false, down);
+    Rows q = down.columns(0, q_cols);
+    if (a.q_rank > 0) {
+      backend.rms_norm(q, w.q_norm, a.norm_eps, q);
+      const Rows queries = take(w.q_up.rows);
+      backend.linear(q, w.q_up, {}, false, queries);
+      q = queries;
+    }
+    const Rows latent_queries = take(a.n_heads * a.cached());
+    const LatentView& cache = pool.latents(layer);
+    backend.latent_rope_and_store(q, down.columns(q_cols, a.cached()), a, w.kv_norm, batch, cache, latent_queries);
+    for (int i = 0; i < a.n_heads; ++i) {
+      backend.linear(q.columns(i * a.q_dim(), a.nope_dim), w.k_up[static_cast<std::size_t>(i)], {}, false,
+                     latent_queries.columns(i * a.cached(), a.kv_rank));
+    }
+    const Rows sums = take(a.n_heads * a.kv_rank);
+    backend.latent_attention(latent_queries, a, batch, cache, sums);
+    const Rows out = take(a.n_heads * a.v_dim);
+    for (int i = 0; i < a.n_heads; ++i) {
+      backend.linear(sums.columns(i * a.kv_rank, a.kv_rank), w.v_up[static_cast<std::size_t>(i)], {}, false,
+                     out.columns(i * a.v_dim, a.v_dim));
+    }
+    backend.linear(out, w.wo, {}, true, x);
+  }
+
   /// out = or += down(silu(gate h) * (up h))
   void dense(const Matrix& gate_up, const Matrix& down, bool accumulate, Rows h, Rows out) {
     const int d_ff = down.cols;

@@ -15,6 +15,12 @@ struct Widths {
 };
 
 Widths widths(const AttentionSpec& attention) { return {attention.projected(), attention.q_cols()}; }
+/// Mixed: queries, the same among the latents, sums of latents, values.
+Widths widths(const LatentAttentionSpec& a) {
+  const int queries = a.n_heads * a.q_dim();
+  const int mixed = (a.q_rank > 0 ? queries : 0) + a.n_heads * (a.cached() + a.kv_rank + a.v_dim);
+  return {(a.q_rank > 0 ? a.q_rank : queries) + a.cached(), mixed};
+}
 /// Mixed: what the convolution leaves, and the output.
 Widths widths(const DeltaNetSpec& net) { return {net.projected(), net.conv_cols() + net.value_cols()}; }
 Widths widths(const ShortConvSpec& conv) { return {3 * conv.channels, conv.channels}; }

@@ -20,7 +20,9 @@ int blocks_per_sequence(const KvGroupSpec& group, const KvCapacity& capacity) {
 }
 
 std::size_t block_floats(const KvGroupSpec& group) {
-  return group.state_floats > 0 ? group.state_floats : kv_block_floats(group.n_kv_heads, group.head_dim);
+  if (group.state_floats > 0) return group.state_floats;
+  if (group.latent_dim > 0) return static_cast<std::size_t>(group.latent_dim) * kBlockTokens;
+  return kv_block_floats(group.n_kv_heads, group.head_dim);
 }
 
 std::size_t group_bytes(const KvGroupSpec& group, const KvCapacity& capacity) {
@@ -43,6 +45,7 @@ Result<KvPool> KvPool::create(const ModelSpec& spec, const KvCapacity& capacity)
   CHECK(capacity.sequences > 0 && capacity.context > 0 && capacity.max_chunk > 0);
   KvPool pool;
   pool.views_.resize(spec.layers.size());
+  pool.latents_.resize(spec.layers.size());
   pool.states_.resize(spec.layers.size());
   for (const KvGroupSpec& group_spec : spec.kv_groups) {
     Group group;
@@ -60,6 +63,8 @@ Result<KvPool> KvPool::create(const ModelSpec& spec, const KvCapacity& capacity)
       const auto layer = static_cast<std::size_t>(group_spec.layers[static_cast<std::size_t>(i)]);
       if (group.state) {
         pool.states_[layer] = {group.block(i, 0), stride};
+      } else if (group_spec.latent_dim > 0) {
+        pool.latents_[layer] = {group.block(i, 0), stride, group_spec.latent_dim};
       } else {
         pool.views_[layer] = {group.block(i, 0), stride, group_spec.n_kv_heads, group_spec.head_dim};
       }

@@ -40,6 +40,8 @@ class KvPool {
 
   /// Of a layer with keys and values.
   const KvView& view(int layer) const { return views_[static_cast<std::size_t>(layer)]; }
+  /// Of a layer with latents.
+  const LatentView& latents(int layer) const { return latents_[static_cast<std::size_t>(layer)]; }
   /// Of a recurrent layer.
   const StateView& state(int layer) const { return states_[static_cast<std::size_t>(layer)]; }
 
@@ -75,8 +77,9 @@ class KvPool {
   };
 
   std::vector<Group> groups_;
-  std::vector<KvView> views_;      // [layers]
-  std::vector<StateView> states_;  // [layers]
+  std::vector<KvView> views_;        // [layers]
+  std::vector<LatentView> latents_;  // [layers]
+  std::vector<StateView> states_;    // [layers]
 };
 
 }  // namespace colibri

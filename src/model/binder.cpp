@@ -153,6 +153,26 @@ class Binder {
     vector(prefix + "out_proj.bias", weights.out_bias);
   }
 
+  void bind_mixer(const LatentAttentionSpec& attention, LayerWeights& layer) {
+    auto& weights = std::get<LatentAttentionWeights>(layer.mixer);
+    const int queries = weights.down.rows - attention.cached();
+    rows(join(prefix_, attention.q_rank > 0 ? names_.q_down : names_.q), weights.down, 0, queries);
+    vector(join(prefix_, names_.q_latent_norm, ".weight"), weights.q_norm);
+    if (attention.q_rank > 0) matrix(join(prefix_, names_.q_up), weights.q_up);
+    rows(join(prefix_, names_.kv_down), weights.down, queries, attention.cached());
+    vector(join(prefix_, names_.kv_latent_norm, ".weight"), weights.kv_norm);
+    // Stored as [n_heads][nope_dim | v_dim][kv_rank].
+    const int head_rows = attention.nope_dim + attention.v_dim;
+    const Stored kv_up{join(prefix_, names_.kv_up, ".weight"), {attention.n_heads * head_rows, attention.kv_rank}};
+    for (int h = 0; h < attention.n_heads; ++h) {
+      const auto head = static_cast<std::size_t>(h);
+      slice(kv_up, h * head_rows, attention.nope_dim, weights.k_up[head], 0);
+      bindings_.back().transposed = true;
+      slice(kv_up, h * head_rows + attention.nope_dim, attention.v_dim, weights.v_up[head], 0);
+    }
+    matrix(join(prefix_, names_.o), weights.wo);
+  }
+
   void swiglu(const std::string& prefix, const Matrix& gate_up, const Matrix& down) {
     rows(join(prefix, names_.gate), gate_up, 0, gate_up.rows / 2);
     rows(join(prefix, names_.up), gate_up, gate_up.rows / 2, gate_up.rows / 2);

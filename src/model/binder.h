@@ -13,7 +13,8 @@
 
 namespace colibri {
 
-/// Some rows of a stored tensor and their place: rows of a matrix, or floats. A tensor may have several bindings.
+/// Some rows of a stored tensor and their place: rows of a matrix, a whole matrix transposed, or floats. A tensor
+/// may have several bindings.
 struct Binding {
   std::string name;
   std::vector<std::int64_t> shape;  // as stored; all dimensions but the last count as rows, a vector has one column
@@ -24,6 +25,7 @@ struct Binding {
   int first_row = 0;           // in that matrix
   float* values = nullptr;     // [cols][rows]
   float plus = 0.0F;           // added to the values
+  bool transposed = false;     // they become the columns of a [cols, rows] matrix
 };
 
 /// The one of the family's ways to name tensors that the checkpoint follows.

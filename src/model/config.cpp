@@ -24,7 +24,11 @@ Result<Json> read_json(const std::string& path) {
 }
 
 KvGroupSpec kv_group_of(const AttentionSpec& attention) {
-  return {attention.n_kv_heads, attention.head_dim, attention.window, {}, 0};
+  return {.n_kv_heads = attention.n_kv_heads, .head_dim = attention.head_dim, .window = attention.window, .layers = {}};
+}
+
+KvGroupSpec kv_group_of(const LatentAttentionSpec& attention) {
+  return {.layers = {}, .latent_dim = attention.cached()};
 }
 
 KvGroupSpec kv_group_of(const DeltaNetSpec& net) { return {.layers = {}, .state_floats = net.state_floats()}; }

@@ -42,6 +42,17 @@ Json describe_mixer(const ShortConvSpec& conv) {
                       {"kv_group", conv.kv_group}};
 }
 
+Json describe_mixer(const LatentAttentionSpec& attention) {
+  return Json::Object{{"attention", "latent"},
+                      {"heads", attention.n_heads},
+                      {"q_rank", attention.q_rank > 0 ? Json(attention.q_rank) : Json()},
+                      {"kv_rank", attention.kv_rank},
+                      {"nope_dim", attention.nope_dim},
+                      {"rope_dim", attention.rope_dim},
+                      {"v_dim", attention.v_dim},
+                      {"kv_group", attention.kv_group}};
+}
+
 Json describe_layer(const ModelSpec& spec, const LayerSpec& layer) {
   const ParameterCount count = layer_parameters(spec, layer);
   Json json = std::visit([](const auto& mixer) { return describe_mixer(mixer); }, layer.mixer);
@@ -92,6 +103,9 @@ std::string layer_text(const Json& layer) {
            ", " + number("key_heads") + " key heads, convolution over " + number("conv_width");
   } else if (kind == "short_conv") {
     text = "convolution over " + number("conv_width");
+  } else if (kind == "latent") {
+    text =
+        "latent attention, " + number("heads") + " heads, latent of " + number("kv_rank") + " + " + number("rope_dim");
   } else {
     text = kind + " attention, " + number("heads") + " heads, " + number("kv_heads") + " KV heads of " +
            number("head_dim");

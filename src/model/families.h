@@ -28,6 +28,15 @@ struct TensorNames {
   std::string_view o = "self_attn.o_proj";
   std::string_view q_norm = "self_attn.q_norm";
   std::string_view k_norm = "self_attn.k_norm";
+
+  // Latent attention, whose queries without a latent of their own and whose outputs are q and o above.
+  std::string_view q_down = "self_attn.q_a_proj";
+  std::string_view q_latent_norm = "self_attn.q_a_layernorm";
+  std::string_view q_up = "self_attn.q_b_proj";
+  std::string_view kv_down = "self_attn.kv_a_proj_with_mqa";
+  std::string_view kv_latent_norm = "self_attn.kv_a_layernorm";
+  std::string_view kv_up = "self_attn.kv_b_proj";
+
   std::string_view ffn_norm = "post_attention_layernorm";
 
   std::string_view dense = "mlp.";  // prefix of the dense gate, up and down

@@ -54,6 +54,15 @@ void pack_rows(std::byte* tiles, int cols, int first_row, int n_rows, const std:
   }
 }
 
+void pack_columns(std::byte* tiles, int rows, int cols, int first_col, int n_cols, const std::uint16_t* values) {
+  const std::ptrdiff_t tile_words = std::ptrdiff_t{(cols + 1) / 2} * 2 * kTileRows;
+  auto* words = reinterpret_cast<std::uint16_t*>(tiles);
+  for (int c = first_col; c < first_col + n_cols; ++c, values += rows) {
+    std::uint16_t* column = words + std::ptrdiff_t{c / 2} * 2 * kTileRows + c % 2;
+    for (int r = 0; r < rows; ++r) column[r / kTileRows * tile_words + std::ptrdiff_t{r % kTileRows} * 2] = values[r];
+  }
+}
+
 void round_to_bf16(std::byte* data, DType type, std::size_t count) {
   // Result i is written at byte 2 i, at or before the source it came from, so going forward never overwrites a source.
   for (std::size_t i = 0; i < count; ++i) {

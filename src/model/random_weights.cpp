@@ -48,6 +48,12 @@ void fill(const Matrix& matrix, std::uint64_t seed) {
 }
 
 std::vector<Matrix> matrices(const AttentionWeights& attention) { return {attention.wqkv, attention.wo}; }
+std::vector<Matrix> matrices(const LatentAttentionWeights& attention) {
+  std::vector<Matrix> all{attention.down, attention.q_up, attention.wo};
+  all.insert(all.end(), attention.k_up.begin(), attention.k_up.end());
+  all.insert(all.end(), attention.v_up.begin(), attention.v_up.end());
+  return all;
+}
 std::vector<Matrix> matrices(const DeltaNetWeights& net) { return {net.in, net.out}; }
 std::vector<Matrix> matrices(const ShortConvWeights& conv) { return {conv.in, conv.out}; }
 
@@ -94,6 +100,10 @@ void average(std::vector<float>& conv, std::size_t channels) {
 void set_vectors(AttentionWeights& attention) {
   ones(attention.q_norm);
   ones(attention.k_norm);
+}
+void set_vectors(LatentAttentionWeights& attention) {
+  ones(attention.q_norm);
+  ones(attention.kv_norm);
 }
 void set_vectors(DeltaNetWeights& net) {
   average(net.conv, static_cast<std::size_t>(net.in.rows - net.out.cols) - 2 * net.a_log.size());

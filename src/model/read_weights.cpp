@@ -91,8 +91,11 @@ Status load_piece(const Piece& piece, std::byte* data) {
     return data_error(piece.file->path() + ": tensor " + binding.name +
                       " holds NaN or infinity; the checkpoint is damaged, fetch it again");
   }
-  if (binding.tiles != nullptr)
+  if (binding.transposed) {
+    pack_columns(binding.tiles, binding.cols, binding.rows, piece.first_row, piece.rows, values);
+  } else if (binding.tiles != nullptr) {
     pack_rows(binding.tiles, binding.cols, binding.first_row + piece.first_row, piece.rows, values);
+  }
   return {};
 }
 
@@ -135,7 +138,7 @@ std::string rounding_warning(const Checkpoint& checkpoint, const std::vector<Bin
   for (const Binding& binding : bindings) {
     const Checkpoint::Place place = *checkpoint.find(binding.name);
     const StoredType type = checkpoint.shards()[place.shard].tensors[place.tensor].type;
-    if (binding.tiles != nullptr && dtype_of(type) != DType::bf16) ++count;
+    if (binding.tiles != nullptr && binding.stored_row == 0 && dtype_of(type) != DType::bf16) ++count;
   }
   return count == 0 ? "" : std::to_string(count) + " matrices were rounded from F32 or F16 to bf16";
 }

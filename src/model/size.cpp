@@ -26,7 +26,18 @@ double mixer_parameters(double d, const ShortConvSpec& conv) {
          (conv.bias ? 4.0 * conv.channels + d : 0);
 }
 
+double mixer_parameters(double d, const LatentAttentionSpec& attention) {
+  const double heads = attention.n_heads;
+  const double q = heads * attention.q_dim();
+  const double rank = attention.q_rank;
+  double count = attention.q_rank > 0 ? rank * d + rank + q * rank : q * d;
+  count += attention.cached() * d + attention.kv_rank;
+  count += heads * (static_cast<double>(attention.nope_dim) + attention.v_dim) * attention.kv_rank;
+  return count + d * heads * attention.v_dim;
+}
+
 double kv_values(const AttentionSpec& attention) { return 2.0 * attention.n_kv_heads * attention.head_dim; }
+double kv_values(const LatentAttentionSpec& attention) { return attention.cached(); }
 double kv_values(const DeltaNetSpec&) { return 0; }
 double kv_values(const ShortConvSpec&) { return 0; }
 

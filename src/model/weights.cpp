@@ -68,6 +68,24 @@ ShortConvWeights lay_out(const ModelSpec& spec, const ShortConvSpec& conv, Arena
   return weights;
 }
 
+LatentAttentionWeights lay_out(const ModelSpec& spec, const LatentAttentionSpec& attention, Arena& arena) {
+  const int queries = attention.n_heads * attention.q_dim();
+  const bool q_latent = attention.q_rank > 0;
+  LatentAttentionWeights weights;
+  weights.down = arena.matrix((q_latent ? attention.q_rank : queries) + attention.cached(), spec.d_model);
+  if (q_latent) {
+    weights.q_norm = floats(attention.q_rank);
+    weights.q_up = arena.matrix(queries, attention.q_rank);
+  }
+  weights.kv_norm = floats(attention.kv_rank);
+  for (int h = 0; h < attention.n_heads; ++h) {
+    weights.k_up.push_back(arena.matrix(attention.kv_rank, attention.nope_dim));
+    weights.v_up.push_back(arena.matrix(attention.v_dim, attention.kv_rank));
+  }
+  weights.wo = arena.matrix(spec.d_model, attention.n_heads * attention.v_dim);
+  return weights;
+}
+
 MoeWeights lay_out(const ModelSpec& spec, const MoeFfn& ffn, Arena& arena) {
   MoeWeights moe;
   moe.router = arena.matrix(ffn.router.n_experts, spec.d_model);

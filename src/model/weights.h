@@ -41,6 +41,17 @@ struct AttentionWeights {
   std::vector<float> k_norm;    // [head_dim], or [n_kv_heads * head_dim], or empty
 };
 
+struct LatentAttentionWeights {
+  Matrix down;                 // [queries + kv_rank + rope_dim, d_model], rows queries | latent | rotary key; the
+                               // queries are their latent, q_rank, where there is one, else n_heads * q_dim
+  std::vector<float> q_norm;   // [q_rank] or empty
+  Matrix q_up;                 // [n_heads * q_dim, q_rank]; no rows: `down` gives the queries
+  std::vector<float> kv_norm;  // [kv_rank]
+  std::vector<Matrix> k_up;    // [n_heads] of [kv_rank, nope_dim]: from a query into the latents' space
+  std::vector<Matrix> v_up;    // [n_heads] of [v_dim, kv_rank]: from a sum of latents to values
+  Matrix wo;                   // [d_model, n_heads * v_dim]
+};
+
 struct DeltaNetWeights {
   Matrix in;                   // [DeltaNetSpec::projected(), d_model], rows q | k | v | z | b | a
   std::vector<float> conv;     // [conv_width, conv_cols]
@@ -60,7 +71,7 @@ struct ShortConvWeights {
 };
 
 /// The alternative of the layer's MixerSpec.
-using MixerWeights = std::variant<AttentionWeights, DeltaNetWeights, ShortConvWeights>;
+using MixerWeights = std::variant<AttentionWeights, LatentAttentionWeights, DeltaNetWeights, ShortConvWeights>;
 
 struct LayerWeights {
   std::vector<float> attn_norm;  // [d_model]

@@ -99,6 +99,24 @@ TEST(KvPool, LayersDoNotOverlap) {
   }
 }
 
+TEST(KvPool, ALatentGroupHoldsItsValuesOnceAToken) {
+  ModelSpec spec;
+  spec.layers.resize(2);
+  spec.kv_groups = {{.layers = {0, 1}, .latent_dim = 40}};
+  auto pool = KvPool::create(spec, kCapacity);
+  ASSERT_TRUE(pool.ok());
+  EXPECT_EQ(pool->bytes(), std::size_t{2 * 3 * 7 * 16 * 40} * sizeof(float));
+  for (int layer = 0; layer < 2; ++layer) {
+    EXPECT_EQ(pool->latents(layer).dim, 40);
+    for (int block = 0; block < pool->blocks(0); ++block)
+      for (int slot = 0; slot < kBlockTokens; ++slot)
+        for (int i = 0; i < 40; ++i) {
+          ASSERT_EQ(pool->latents(layer).row(block, slot)[i], 0.0F);
+          pool->latents(layer).row(block, slot)[i] = 1.0F;
+        }
+  }
+}
+
 TEST(KvPool, ASequenceBeginsWithZeroState) {
   auto pool = KvPool::create(three_group_spec(), kCapacity);
   ASSERT_TRUE(pool.ok());

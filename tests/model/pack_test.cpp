@@ -38,6 +38,31 @@ TEST(Pack, EveryShapeAndCutGivesTheDefinedOrder) {
   }
 }
 
+TEST(Pack, ColumnsGiveTheTransposedMatrix) {
+  std::mt19937 random(2);
+  for (const auto& [rows, cols] : {std::pair{1, 1}, {16, 2}, {17, 3}, {64, 31}, {33, 40}}) {
+    std::vector<std::uint16_t> values(static_cast<std::size_t>(rows * cols));  // [cols][rows]
+    for (std::uint16_t& value : values) value = static_cast<std::uint16_t>(random() & 0x7eff);
+    std::vector<std::uint16_t> tiles(matrix_bytes(rows, cols) / 2);
+    auto* bytes = reinterpret_cast<std::byte*>(tiles.data());
+    for (int col = 0; col < cols;) {
+      const int n = std::min(cols - col, 1 + static_cast<int>(random() % 7));
+      pack_columns(bytes, rows, cols, col, n, values.data() + col * rows);
+      col += n;
+    }
+    const Matrix matrix{bytes, rows, cols};
+    std::size_t wrong = 0;
+    for (int r = 0; r < matrix.tiles() * kTileRows; ++r) {
+      for (int c = 0; c < matrix.pairs() * 2; ++c) {
+        const bool inside = r < rows && c < cols;
+        const float expected = inside ? bf16_to_float(values[static_cast<std::size_t>(c * rows + r)]) : 0.0F;
+        wrong += matrix.at(r, c) != expected;
+      }
+    }
+    EXPECT_EQ(wrong, 0U) << rows << " x " << cols;
+  }
+}
+
 TEST(Pack, FiniteCheckKnowsEveryBf16) {
   for (unsigned bits = 0; bits < 65536; ++bits) {
     const auto value = static_cast<std::uint16_t>(bits);

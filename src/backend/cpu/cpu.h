@@ -47,6 +47,11 @@ class CpuBackend final : public Backend {
   void rope_and_store(Rows q, Rows k, ConstRows v, const AttentionSpec& spec, std::span<const float> q_norm,
                       std::span<const float> k_norm, float eps, const Batch& batch, const KvView& kv) override;
   void attention(ConstRows q, const AttentionSpec& spec, const Batch& batch, const KvView& kv, Rows out) override;
+  void latent_rope_and_store(ConstRows q, ConstRows latents, const LatentAttentionSpec& spec,
+                             std::span<const float> kv_norm, const Batch& batch, const LatentView& cache,
+                             Rows queries) override;
+  void latent_attention(ConstRows queries, const LatentAttentionSpec& spec, const Batch& batch, const LatentView& cache,
+                        Rows out) override;
   void silu_mul(ConstRows gate, ConstRows up, Rows out) override;
   void sigmoid_mul(ConstRows x, ConstRows gate, Rows out) override;
   void multiply(ConstRows x, ConstRows y, Rows out) override;
@@ -70,6 +75,16 @@ class CpuBackend final : public Backend {
     int first;
     int last;
   };
+  /// A layer's query heads by the cached head that they read.
+  struct HeadGroups {
+    int count;  // cached heads
+    int size;   // query heads of each
+    int key_dim;
+    int value_dim;
+    float scale;
+    int window;  // 0: all
+    int kv_group;
+  };
   /// Some (query, head) rows of one sequence that read the same KV head: row i is query i / group, head i % group.
   struct AttentionTile {
     int sequence;
@@ -86,8 +101,11 @@ class CpuBackend final : public Backend {
   void prepare_rope(const RopeSpec& rope, std::span<const std::int32_t> positions);
   void turn_heads(float* row, int heads, const AttentionSpec& spec, std::span<const float> norm, float eps,
                   const float* cos_sin) const;
-  void attend(const AttentionTile& tile, ConstRows q, const AttentionSpec& spec, const SequenceRows& sequence,
-              const KvView& kv, float* scratch, Rows out) const;
+  template <class Cache>
+  void attend_all(ConstRows q, const HeadGroups& heads, const Batch& batch, const Cache& cache, Rows out);
+  template <class Cache>
+  void attend(const AttentionTile& tile, ConstRows q, const HeadGroups& heads, const SequenceRows& sequence,
+              const Cache& cache, float* scratch, Rows out) const;
   void dispatch(const Routing& routing, int n_experts);
 
   const Simd& simd_ = simd();

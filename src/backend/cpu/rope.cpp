@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary embedding of q and k, and the way of k and v into the cache.
+// Rotary embedding of queries and keys, and the way of keys and values, or of latents, into the cache.
 // Invariant: the angle is the fp32 product of position and frequency, as in Hugging Face; its cosine and sine are the
 // rounded ones of that product, computed once a step and kept for its other layers.
 #include <algorithm>
@@ -51,6 +51,7 @@ void CpuBackend::rope_and_store(Rows q, Rows k, ConstRows v, const AttentionSpec
   CHECK(q.cols == spec.n_heads * dim && k.cols == spec.n_kv_heads * dim && v.cols == k.cols);
   CHECK(kv.head_dim == dim && kv.n_kv_heads == spec.n_kv_heads);
   CHECK(2 * half <= dim && static_cast<int>(spec.rope.inv_freq.size()) == half);
+  CHECK(spec.rope.pairs == RopePairs::halves);
   const auto norm_size = [&](int heads) {
     return static_cast<std::size_t>(spec.qk_norm == QkNorm::none   ? 0
                                     : spec.qk_norm == QkNorm::full ? heads * dim
@@ -80,6 +81,49 @@ void CpuBackend::rope_and_store(Rows q, Rows k, ConstRows v, const AttentionSpec
     for (const SequenceRows& sequence : batch.sequences) {
       const int end = std::min(last * kBlockTokens, sequence.first_row + sequence.rows);
       for (int r = std::max(first * kBlockTokens, sequence.first_row); r < end; ++r) store(r, sequence);
+    }
+  });
+}
+
+void CpuBackend::latent_rope_and_store(ConstRows q, ConstRows latents, const LatentAttentionSpec& spec,
+                                       std::span<const float> kv_norm, const Batch& batch, const LatentView& cache,
+                                       Rows queries) {
+  const int dim = spec.rope_dim;
+  const int half = dim / 2;
+  CHECK(q.rows == batch.rows() && latents.rows == q.rows && queries.rows == q.rows);
+  CHECK(q.cols == spec.n_heads * spec.q_dim() && queries.cols == spec.n_heads * spec.cached());
+  CHECK(latents.cols == spec.cached() && cache.dim == spec.cached());
+  CHECK(static_cast<int>(kv_norm.size()) == spec.kv_rank);
+  CHECK(spec.rope.dim == dim && static_cast<int>(spec.rope.inv_freq.size()) == half && 2 * half == dim);
+  prepare_rope(spec.rope, batch.positions);
+
+  const auto turn = [&](const float* from, const float* cos_sin, float* to) {
+    if (spec.rope.pairs == RopePairs::halves) {
+      std::copy_n(from, dim, to);
+    } else {
+      for (int i = 0; i < half; ++i) {
+        to[i] = from[2 * i];
+        to[half + i] = from[2 * i + 1];
+      }
+    }
+    simd_.rotate(to, cos_sin, cos_sin + half, half);
+  };
+  const auto store = [&](int r, const SequenceRows& sequence) {
+    const float* cos_sin = rope_table_.data() + static_cast<std::ptrdiff_t>(r) * 2 * half;
+    const int position = sequence.position + r - sequence.first_row;
+    const auto table = sequence.tables[static_cast<std::size_t>(spec.kv_group)];
+    float* cached = cache.row(table[static_cast<std::size_t>(position / kBlockTokens)], position % kBlockTokens);
+    norm_row(latents.row(r), kv_norm, spec.norm_eps, cached);
+    turn(latents.row(r) + spec.kv_rank, cos_sin, cached + spec.kv_rank);
+    for (int h = 0; h < spec.n_heads; ++h) {
+      turn(q.row(r) + std::ptrdiff_t{h} * spec.q_dim() + spec.nope_dim, cos_sin,
+           queries.row(r) + std::ptrdiff_t{h} * spec.cached() + spec.kv_rank);
+    }
+  };
+  for_rows(q.rows, static_cast<std::size_t>(spec.n_heads * dim + 4 * spec.cached()), [&](int first, int last) {
+    for (const SequenceRows& sequence : batch.sequences) {
+      const int end = std::min(last, sequence.first_row + sequence.rows);
+      for (int r = std::max(first, sequence.first_row); r < end; ++r) store(r, sequence);
     }
   });
 }

@@ -352,6 +352,52 @@ void product_f32(const Panel& x, int first, int last, const float* const* tiles,
   }
 }
 
+// Accumulators, the queries and one key must fit into the registers.
+constexpr int kDotTokens = kVectors == 1 ? 4 : 2;
+constexpr int kDotKeys = kDotTokens;
+
+template <int kTokens>
+HWY_INLINE void dot_block(const float* x, std::ptrdiff_t chunk_stride, int dim, const float* keys,
+                          std::ptrdiff_t key_stride, float* y) {
+  F16 acc[kTokens][kDotKeys];
+  COLIBRI_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    COLIBRI_UNROLL
+    for (int k = 0; k < kDotKeys; ++k) acc[t][k] = set(0.0F);
+  }
+  const auto add_chunk = [&](auto load_key) HWY_ATTR {
+    F16 q[kTokens];
+    COLIBRI_UNROLL
+    for (int t = 0; t < kTokens; ++t) q[t] = load(x + t * kLanes);
+    COLIBRI_UNROLL
+    for (int k = 0; k < kDotKeys; ++k) {
+      const F16 key = load_key(keys + k * key_stride);
+      COLIBRI_UNROLL
+      for (int t = 0; t < kTokens; ++t) acc[t][k] = fma(key, q[t], acc[t][k]);
+    }
+  };
+  int i = 0;
+  for (; i + kLanes <= dim; i += kLanes, x += chunk_stride, keys += kLanes)
+    add_chunk([](const float* p) HWY_ATTR { return load(p); });
+  if (i < dim) add_chunk([&](const float* p) HWY_ATTR { return load_n(p, dim - i); });
+  COLIBRI_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    COLIBRI_UNROLL
+    for (int k = 0; k < kDotKeys; ++k) y[t * kLanes + k] = fold_sum(acc[t][k]);
+  }
+}
+
+void dots(const Panel& x, int dim, const float* keys, std::ptrdiff_t key_stride, float* y) {
+  const std::ptrdiff_t chunk_stride = std::ptrdiff_t{x.stride} * kLanes;
+  for (int k = 0; k < kLanes; k += kDotKeys, keys += kDotKeys * key_stride) {
+    int t = 0;
+    for (; t + kDotTokens <= x.tokens; t += kDotTokens)
+      dot_block<kDotTokens>(x.data + t * kLanes, chunk_stride, dim, keys, key_stride, y + t * kLanes + k);
+    for (; t < x.tokens; ++t)
+      dot_block<1>(x.data + t * kLanes, chunk_stride, dim, keys, key_stride, y + t * kLanes + k);
+  }
+}
+
 void finish(const float* y, int tokens, int width, const float* bias, bool accumulate, float* out,
             std::ptrdiff_t out_stride) {
   for (int i = 0; i < width; i += kLanes) {
@@ -557,6 +603,7 @@ const Simd* table() {
                            kTokensAtOnce,
                            product,
                            product_f32,
+                           dots,
                            finish,
                            sum_squares,
                            scale_by,

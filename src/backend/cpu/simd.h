@@ -38,6 +38,10 @@ struct Simd {
   void (*product_f32)(const Panel& x, int first, int last, const float* const* tiles, int n, std::ptrdiff_t row_stride,
                       int last_width, float* y);
 
+  /// y[t][key] of 16 keys: element i of key and token into partial sum i % 16, ascending, then folded. The keys stand
+  /// at keys + key * key_stride.
+  void (*dots)(const Panel& x, int dim, const float* keys, std::ptrdiff_t key_stride, float* y);
+
   /// out[t][16 i + lane] = y[i][t][lane] + bias[16 i + lane] (if any), then + out where `accumulate`; `width` outputs.
   void (*finish)(const float* y, int tokens, int width, const float* bias, bool accumulate, float* out,
                  std::ptrdiff_t out_stride);

@@ -30,6 +30,7 @@ void norm(const float* x, std::span<const float> weight, float eps, float* out) 
 }
 
 void rotate(float* head, const RopeSpec& rope, int position) {
+  CHECK(rope.pairs == RopePairs::halves);
   const int half = rope.dim / 2;
   for (int i = 0; i < half; ++i) {
     const float angle = static_cast<float>(position) * rope.inv_freq[static_cast<std::size_t>(i)];  // fp32 as published
@@ -52,7 +53,20 @@ void norm_and_rotate(float* row, int heads, const AttentionSpec& spec, std::span
   }
 }
 
-std::int32_t block_of(const SequenceRows& sequence, const AttentionSpec& spec, int position) {
+/// rotate() of `from` to `to`, where the pairs come out as halves.
+void rotate_to(const float* from, RopeSpec rope, int position, float* to) {
+  const int half = rope.dim / 2;
+  for (int i = 0; i < half; ++i) {
+    const bool neighbours = rope.pairs == RopePairs::neighbours;
+    to[i] = from[neighbours ? 2 * i : i];
+    to[half + i] = from[neighbours ? 2 * i + 1 : half + i];
+  }
+  rope.pairs = RopePairs::halves;
+  rotate(to, rope, position);
+}
+
+template <class Spec>
+std::int32_t block_of(const SequenceRows& sequence, const Spec& spec, int position) {
   return sequence.tables[static_cast<std::size_t>(spec.kv_group)][static_cast<std::size_t>(position / kBlockTokens)];
 }
 
@@ -134,6 +148,51 @@ void ReferenceBackend::attention(ConstRows q, const AttentionSpec& spec, const B
             sum += weight[static_cast<std::size_t>(p - first)] * value[d];
           }
           out.row(sequence.first_row + i)[h * dim + d] = static_cast<float>(sum / total);
+        }
+      }
+    }
+  }
+}
+
+void ReferenceBackend::latent_rope_and_store(ConstRows q, ConstRows latents, const LatentAttentionSpec& spec,
+                                             std::span<const float> kv_norm, const Batch& batch,
+                                             const LatentView& cache, Rows queries) {
+  for (const SequenceRows& sequence : batch.sequences) {
+    for (int i = 0; i < sequence.rows; ++i) {
+      const int r = sequence.first_row + i;
+      const int position = sequence.position + i;
+      float* cached = cache.row(block_of(sequence, spec, position), position % kBlockTokens);
+      norm(latents.row(r), kv_norm, spec.norm_eps, cached);
+      rotate_to(latents.row(r) + spec.kv_rank, spec.rope, position, cached + spec.kv_rank);
+      for (int h = 0; h < spec.n_heads; ++h) {
+        rotate_to(q.row(r) + std::ptrdiff_t{h} * spec.q_dim() + spec.nope_dim, spec.rope, position,
+                  queries.row(r) + std::ptrdiff_t{h} * spec.cached() + spec.kv_rank);
+      }
+    }
+  }
+}
+
+void ReferenceBackend::latent_attention(ConstRows queries, const LatentAttentionSpec& spec, const Batch& batch,
+                                        const LatentView& cache, Rows out) {
+  for (const SequenceRows& sequence : batch.sequences) {
+    const auto row_of = [&](int p) { return cache.row(block_of(sequence, spec, p), p % kBlockTokens); };
+    for (int i = 0; i < sequence.rows; ++i) {
+      const int keys = sequence.position + i + 1;
+      for (int h = 0; h < spec.n_heads; ++h) {
+        const float* query = queries.row(sequence.first_row + i) + std::ptrdiff_t{h} * spec.cached();
+        std::vector<double> weight;
+        for (int p = 0; p < keys; ++p) {
+          double score = 0.0;
+          for (int d = 0; d < spec.cached(); ++d) score += static_cast<double>(query[d]) * row_of(p)[d];
+          weight.push_back(score * spec.scale);
+        }
+        const double most = *std::max_element(weight.begin(), weight.end());
+        for (double& w : weight) w = std::exp(w - most);
+        const double total = std::accumulate(weight.begin(), weight.end(), 0.0);
+        for (int d = 0; d < spec.kv_rank; ++d) {
+          double sum = 0.0;
+          for (int p = 0; p < keys; ++p) sum += weight[static_cast<std::size_t>(p)] * row_of(p)[d];
+          out.row(sequence.first_row + i)[h * spec.kv_rank + d] = static_cast<float>(sum / total);
         }
       }
     }

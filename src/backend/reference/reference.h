@@ -19,6 +19,11 @@ class ReferenceBackend final : public Backend {
   void rope_and_store(Rows q, Rows k, ConstRows v, const AttentionSpec& spec, std::span<const float> q_norm,
                       std::span<const float> k_norm, float eps, const Batch& batch, const KvView& kv) override;
   void attention(ConstRows q, const AttentionSpec& spec, const Batch& batch, const KvView& kv, Rows out) override;
+  void latent_rope_and_store(ConstRows q, ConstRows latents, const LatentAttentionSpec& spec,
+                             std::span<const float> kv_norm, const Batch& batch, const LatentView& cache,
+                             Rows queries) override;
+  void latent_attention(ConstRows queries, const LatentAttentionSpec& spec, const Batch& batch, const LatentView& cache,
+                        Rows out) override;
   void silu_mul(ConstRows gate, ConstRows up, Rows out) override;
   void sigmoid_mul(ConstRows x, ConstRows gate, Rows out) override;
   void multiply(ConstRows x, ConstRows y, Rows out) override;

@@ -32,9 +32,9 @@ Status logits_command(const LogitsOptions& options) {
           options.out, {{"logits", "F32", {static_cast<std::int64_t>(ids.size()), vocab}, ids.size() * row_bytes}}));
   Status written;
   TRY_STATUS(score(*session.backend, session.loaded->model, ids, [&](int, std::span<const float> logits) {
-    written = writer.append(std::as_bytes(logits));
-    return written.ok();
-  }));
+               written = writer.append(std::as_bytes(logits));
+               return written.ok();
+             }).at("--ids"));
   TRY_STATUS(std::move(written));
   return writer.finish();
 }

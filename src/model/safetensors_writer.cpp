@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include <unistd.h>
 
@@ -13,7 +14,14 @@ namespace colibri {
 
 Error SafetensorsWriter::failed() const { return {Exit::io, path_ + ": cannot write: " + std::strerror(errno)}; }
 
+SafetensorsWriter::~SafetensorsWriter() {
+  if (file_) std::remove(part().c_str());
+}
+
 Result<SafetensorsWriter> SafetensorsWriter::create(std::string path, const std::vector<TensorToWrite>& tensors) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored))
+    return Error{Exit::io, path + ": cannot write: not a regular file"};
   SafetensorsWriter writer;
   writer.path_ = std::move(path);
   Json::Object header;
@@ -27,7 +35,7 @@ Result<SafetensorsWriter> SafetensorsWriter::create(std::string path, const std:
   std::string text = write_json(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const auto length = static_cast<std::uint64_t>(text.size());
-  writer.file_.reset(std::fopen((writer.path_ + ".part").c_str(), "wb"));
+  writer.file_.reset(std::fopen(writer.part().c_str(), "wb"));
   if (!writer.file_ || std::fwrite(&length, sizeof length, 1, writer.file_.get()) != 1 ||
       std::fwrite(text.data(), 1, text.size(), writer.file_.get()) != text.size())
     return writer.failed();
@@ -44,8 +52,8 @@ Status SafetensorsWriter::append(std::span<const std::byte> bytes) {
 Status SafetensorsWriter::finish() {
   CHECK(missing_ == 0);
   if (std::fflush(file_.get()) != 0 || fsync(fileno(file_.get())) != 0) return failed();
+  if (std::rename(part().c_str(), path_.c_str()) != 0) return failed();
   file_.reset();
-  if (std::rename((path_ + ".part").c_str(), path_.c_str()) != 0) return failed();
   return {};
 }
 

@@ -23,7 +23,7 @@ struct TensorToWrite {
 
 class SafetensorsWriter {
  public:
-  /// Writes the header. Error 74 where the file cannot be written.
+  /// Writes the header. Error 74 where the file cannot be written, or is a device or folder.
   static Result<SafetensorsWriter> create(std::string path, const std::vector<TensorToWrite>& tensors);
 
   /// The next bytes of the tensors, in their order.
@@ -32,10 +32,16 @@ class SafetensorsWriter {
   /// All bytes have come: the file gets its name.
   Status finish();
 
+  SafetensorsWriter(SafetensorsWriter&&) = default;
+  SafetensorsWriter& operator=(SafetensorsWriter&&) = default;
+  ~SafetensorsWriter();  // nothing is left of a file that was not finished
+
  private:
+  SafetensorsWriter() = default;
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
+  std::string part() const { return path_ + ".part"; }
   Error failed() const;
 
   std::unique_ptr<std::FILE, Close> file_;

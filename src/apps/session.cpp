@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "base/file.h"
+#include "model/weights.h"
 
 namespace colibri {
 namespace {
@@ -17,6 +18,18 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMaxText = std::size_t{64} << 20;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// The weights were held against the budget before they were read; the cache counts too, though the system gives its
+/// pages only when they are first written.
+Status check_budget(const Session& session) {
+  const std::size_t weights = session.loaded->model.weights.bytes();
+  const std::size_t need = weights + session.engine->bytes();
+  if (need <= session.loaded->ram_budget) return {};
+  return Error{Exit::config, "weights of " + bytes_text(static_cast<double>(weights)) + " and a cache of " +
+                                 bytes_text(static_cast<double>(need - weights)) + " need more than the " +
+                                 bytes_text(static_cast<double>(session.loaded->ram_budget)) +
+                                 " that are available (--ram-budget); lower --context or --max-batch"};
+}
 
 }  // namespace
 
@@ -27,9 +40,11 @@ Result<Session> Session::open(const std::string& model, const CommonOptions& opt
   session.backend = std::move(backend);
   TRY(loaded, LoadedModel::load(model, options.ram_budget, need_text));
   session.loaded = std::make_unique<LoadedModel>(std::move(loaded));
+  session.backend->adopt_thread();
   TRY(engine,
       Engine::create(session.loaded->model, *session.backend, {.context = options.context, .max_batch = max_batch}));
   session.engine = std::move(engine);
+  TRY_STATUS(check_budget(session).at(model));
   session.load_seconds = seconds_since(start);
   return session;
 }

@@ -81,7 +81,7 @@ Result<std::string> locate_model(const std::string& model) {
   }
   if (path_exists(model)) return data_error(model + ": not a directory; give the one that holds config.json");
   if (is_repository(model)) return locate_in_cache(model);
-  return Error{Exit::not_found, model + ": no such directory"};
+  return Error{Exit::not_found, (model.empty() ? "MODEL" : model) + ": no such directory"};
 }
 
 Result<std::string> locate_config(const std::string& model) {

@@ -89,11 +89,13 @@ Status run_command(const RunOptions& options) {
   if (tokenizer == nullptr && !options.sampling.stop.empty())
     return Error{Exit::usage, "--stop: " + session.loaded->no_tokenizer};
   Answer answer(tokenizer, options.sampling.stop);
-  TRY(timings, generate(session, std::move(request), answer, [&](const Answer::Piece& piece) {
-        if (options.json) return;
-        std::fwrite(piece.text.data(), 1, piece.text.size(), stdout);
-        std::fflush(stdout);
-      }));
+  const auto cancel = std::make_shared<std::atomic<bool>>(false);
+  const auto print = [&](const Answer::Piece& piece) {
+    if (options.json) return;
+    std::fwrite(piece.text.data(), 1, piece.text.size(), stdout);
+    if (std::fflush(stdout) != 0) cancel->store(true);  // nobody reads any more
+  };
+  TRY(timings, generate(session, std::move(request), answer, print, cancel));
   if (options.json) {
     print_json(report(session, answer, prompt, timings, tokenizer != nullptr));
   } else if (tokenizer != nullptr) {

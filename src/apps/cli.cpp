@@ -2,18 +2,24 @@
 // The command line: flags into options, options into a command, its Status into an exit code. CLI11 is seen here alone.
 #include "apps/cli.h"
 
+#include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
+#include <limits>
+#include <sstream>
 
 #include <CLI/CLI.hpp>
 
 #include "apps/options.h"
 #include "apps/version.h"
+#include "base/file.h"
 #include "model/shapes.h"
 
 namespace colibri {
 namespace {
 
+constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{1} << 20;
 constexpr const char* kModelHelp = "a checkpoint's directory, or ORG/NAME from the local Hugging Face cache (HF_HOME)";
 
 /// 512M, 8G, 1.5G, plain bytes: K, M, G are powers of 1024.
@@ -35,14 +41,59 @@ std::string read_size(const std::string& text, std::size_t& bytes) {
 void add_size(CLI::App& app, const char* flag, std::size_t& bytes, const char* help) {
   app.add_option_function<std::string>(
          flag,
-         [&bytes](const std::string& text) {
-           if (const std::string wrong = read_size(text, bytes); !wrong.empty()) throw CLI::ValidationError(wrong);
+         [flag, &bytes](const std::string& text) {
+           if (const std::string wrong = read_size(text, bytes); !wrong.empty())
+             throw CLI::ValidationError(flag, wrong);
          },
          help)
       ->type_name("SIZE");
 }
 
-/// Which numeric flags exist is the same for every command that generates.
+/// A number from `low` to `high`. Unlike the parser's own check it refuses NaN and the empty text.
+CLI::Validator number(double low, double high) {
+  char range[48];
+  std::snprintf(range, sizeof range, "%.10g..%.10g", low, high);
+  return {[low, high, range = std::string(range)](const std::string& text) {
+            char* end = nullptr;
+            const double value = std::strtod(text.c_str(), &end);
+            const bool whole = end != text.c_str() && *end == '\0';
+            return whole && value >= low && value <= high ? "" : "'" + text + "' is no number in " + range;
+          },
+          range};
+}
+
+/// A seed is 64 bits, and no other text stands for one: the parser alone would take -1 and wrap it.
+std::string check_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const char* const end = text.data() + text.size();
+  const auto [next, error] = std::from_chars(text.data(), end, seed);
+  return error == std::errc() && next == end ? "" : "'" + text + "' is no whole number in 0..2^64-1";
+}
+
+/// A message may quote a path or a tensor's name: control characters in it neither break the line nor reach a terminal.
+void print_error(std::string_view message) {
+  std::string line = "colibri: ";
+  for (const char c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    char escape[8];
+    std::snprintf(escape, sizeof escape, "\\x%02x", byte);
+    line += byte < 0x20 || byte == 0x7f ? std::string(escape) : std::string(1, c);
+  }
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+int fail(const Status& status) {
+  print_error(status.error().message);
+  return static_cast<int>(status.error().code);
+}
+
+/// No command means serve: `colibri` with COLIBRI_MODELS, and `colibri --port 9000`.
+bool means_serve(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) return std::getenv("COLIBRI_MODELS") != nullptr;
+  const std::string& first = arguments[0];
+  return first.starts_with("--") && first != "--help" && first != "--version";
+}
+
 void add_common(CLI::App& app, CommonOptions& o) {
   app.add_option("--device", o.device, "auto, cpu, cuda or reference (slow, exact: for comparing)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda", "reference"}))
@@ -65,16 +116,23 @@ void add_common(CLI::App& app, CommonOptions& o) {
 
 void add_sampling(CLI::App& app, SamplingOptions& o) {
   app.add_option("--max-tokens", o.max_tokens, "most tokens of an answer; as many as the context holds by default")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--temperature", o.temperature, "0 always takes the likeliest token");
-  app.add_option("--top-p", o.top_p, "sample among the likeliest tokens that together reach this probability");
-  app.add_option("--top-k", o.top_k, "sample among this many; 0 is off");
-  app.add_option("--min-p", o.min_p, "drop tokens below this share of the likeliest one's probability");
-  app.add_option("--repetition-penalty", o.repetition_penalty, "above 1 discourages tokens of prompt and answer");
-  app.add_option("--presence-penalty", o.presence_penalty, "subtracted once from tokens of the answer");
-  app.add_option("--frequency-penalty", o.frequency_penalty, "subtracted as often as the answer has the token");
+      ->check(number(1, std::numeric_limits<int>::max()));
+  app.add_option("--temperature", o.temperature, "0 always takes the likeliest token")->check(number(0, 2));
+  app.add_option("--top-p", o.top_p, "sample among the likeliest tokens that together reach this probability")
+      ->check(number(1e-6, 1));
+  app.add_option("--top-k", o.top_k, "sample among this many; 0 is off")
+      ->check(number(0, std::numeric_limits<int>::max()));
+  app.add_option("--min-p", o.min_p, "drop tokens below this share of the likeliest one's probability")
+      ->check(number(0, 1));
+  app.add_option("--repetition-penalty", o.repetition_penalty, "above 1 discourages tokens of prompt and answer")
+      ->check(number(1e-3, 10));
+  app.add_option("--presence-penalty", o.presence_penalty, "subtracted once from tokens of the answer")
+      ->check(number(-2, 2));
+  app.add_option("--frequency-penalty", o.frequency_penalty, "subtracted as often as the answer has the token")
+      ->check(number(-2, 2));
   app.add_option("--stop", o.stop, "end the answer before this text; may be given again")->allow_extra_args(false);
-  app.add_option("--seed", o.seed, "the same seed gives the same answer; drawn at random by default");
+  app.add_option("--seed", o.seed, "the same seed gives the same answer; drawn at random by default")
+      ->check(CLI::Validator(check_seed, ""));
   app.add_flag("--ignore-eos", o.ignore_eos, "go on after the model's end of answer (for measuring)");
 }
 
@@ -99,6 +157,33 @@ void add_environment(CLI::App& app) {
   }
 }
 
+/// The --config of a line that is not parsed yet.
+std::string config_path(const std::vector<std::string>& arguments) {
+  constexpr std::string_view kFlag = "--config";
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == kFlag && i + 1 < arguments.size()) return arguments[i + 1];
+    if (arguments[i].starts_with("--config=")) return arguments[i].substr(kFlag.size() + 1);
+  }
+  const char* variable = std::getenv("COLIBRI_CONFIG");
+  return variable == nullptr ? "" : variable;
+}
+
+/// A file's flags become the environment variables that are not set, so both have the same rank below the line.
+/// The parser's own configuration files are read for the program alone, not for its commands.
+Status take_config(const CLI::App& command, const std::string& path) {
+  TRY(text, read_file(path, kMaxConfigBytes).at("--config"));
+  std::istringstream lines(text);
+  for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(lines)) {
+    const CLI::Option* option = command.get_option_no_throw("--" + item.name);
+    if (!item.parents.empty() || option == nullptr || option->get_envname().empty())
+      return Error{Exit::config, path + ": " + item.fullname() + ": no flag of " + command.get_name()};
+    if (item.inputs.size() != 1 && option->get_delimiter() != ',')
+      return Error{Exit::config, path + ": " + item.name + ": wants one value"};
+    setenv(option->get_envname().c_str(), CLI::detail::join(item.inputs, ",").c_str(), 0);
+  }
+  return {};
+}
+
 }  // namespace
 
 int run_command_line(int argc, char** argv) {
@@ -116,11 +201,12 @@ int run_command_line(int argc, char** argv) {
       "No command means serve, with the models in COLIBRI_MODELS (separated by commas).\n"
       "'colibri COMMAND --help' explains a command.");
   std::function<Status()> action;
+  std::string config_file;
   const auto command = [&](const char* name, const char* help, auto& options,
                            Status (*run)(const std::decay_t<decltype(options)>&)) {
     CLI::App* sub = app.add_subcommand(name, help);
-    sub->set_config("--config", "", "read flags from a TOML file; the line and the environment win")
-        ->check(CLI::ExistingFile);
+    sub->add_option("--config", config_file, "read flags from a TOML file; the line and the environment win")
+        ->type_name("FILE");
     sub->callback([&action, &options, run] { action = [&options, run] { return run(options); }; });
     return sub;
   };
@@ -244,25 +330,33 @@ int run_command_line(int argc, char** argv) {
     for (CLI::App* group : each->get_subcommands([](CLI::App* inner) { return inner->get_name().empty(); }))
       add_environment(*group);
   }
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (means_serve(arguments)) arguments.insert(arguments.begin(), "serve");
   try {
-    const bool bare = argc == 1;
-    std::vector<std::string> arguments(argv + 1, argv + argc);
-    if (bare && std::getenv("COLIBRI_MODELS") != nullptr) arguments = {"serve"};
+    const auto named =
+        app.get_subcommands([&](CLI::App* each) { return !arguments.empty() && each->get_name() == arguments[0]; });
+    if (named.empty() && !arguments.empty() && !arguments[0].starts_with('-'))
+      throw CLI::ParseError("there is no command '" + arguments[0] + "'", CLI::ExitCodes::ExtrasError);
+    if (const std::string path = config_path(arguments); !named.empty() && !path.empty()) {
+      if (const Status status = take_config(*named[0], path); !status.ok()) return fail(status);
+    }
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     app.parse(arguments);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    std::fprintf(stderr, "colibri: %s\n", error.what());
-    std::fprintf(stderr, "Try 'colibri --help'.\n");
+    const auto commands = app.get_subcommands();
+    print_error(std::string(error.what()) + "; try 'colibri " +
+                (commands.empty() ? "" : commands[0]->get_name() + " ") + "--help'");
     return static_cast<int>(Exit::usage);
   }
   if (!action) {
     std::fputs(app.help().c_str(), stderr);
     return static_cast<int>(Exit::usage);
   }
-  if (const Status status = action(); !status.ok()) {
-    std::fprintf(stderr, "colibri: %s\n", status.error().message.c_str());
-    return static_cast<int>(status.error().code);
+  if (const Status status = action(); !status.ok()) return fail(status);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    print_error("standard output: not all of the answer could be written");
+    return static_cast<int>(Exit::io);
   }
   return 0;
 }

@@ -60,7 +60,7 @@ Status chat_command(const ChatOptions& options) {
         session, make_request(session, std::move(prompt.ids), options.sampling), answer,
         [](const Answer::Piece& piece) {
           std::fwrite(piece.text.data(), 1, piece.text.size(), stdout);
-          std::fflush(stdout);
+          if (std::fflush(stdout) != 0) interrupted->store(true);  // nobody reads any more
         },
         interrupt_flag());
     if (!result.ok()) {
@@ -70,6 +70,7 @@ Status chat_command(const ChatOptions& options) {
       continue;
     }
     std::fputc('\n', stdout);
+    if (std::fflush(stdout) != 0) break;
     messages.as_array().push_back(message("assistant", answer.text()));
   }
   return {};

@@ -146,7 +146,8 @@ void add_format(CLI::App& app, bool& json) {
       ->default_str("text");
 }
 
-/// Each long flag also as COLIBRI_<FLAG>; a flag on the line wins.
+/// Each long flag also as COLIBRI_<FLAG>; a flag on the line wins. Only for the command that will run: the parser
+/// reads variables for all, and --prompt is a text for one and a number for another.
 void add_environment(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     const auto names = option->get_lnames();
@@ -155,6 +156,8 @@ void add_environment(CLI::App& app) {
     for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     option->envname(variable);
   }
+  for (CLI::App* group : app.get_subcommands([](CLI::App* inner) { return inner->get_name().empty(); }))
+    add_environment(*group);
 }
 
 /// The --config of a line that is not parsed yet.
@@ -175,8 +178,10 @@ Status take_config(const CLI::App& command, const std::string& path) {
   std::istringstream lines(text);
   for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(lines)) {
     const CLI::Option* option = command.get_option_no_throw("--" + item.name);
-    if (!item.parents.empty() || option == nullptr || option->get_envname().empty())
-      return Error{Exit::config, path + ": " + item.fullname() + ": no flag of " + command.get_name()};
+    if (!item.parents.empty())
+      return Error{Exit::config, path + ": [" + item.parents[0] + "]: write flags without a section"};
+    if (option == nullptr || option->get_envname().empty())
+      return Error{Exit::config, path + ": " + item.name + ": no flag of " + command.get_name()};
     if (item.inputs.size() != 1 && option->get_delimiter() != ',')
       return Error{Exit::config, path + ": " + item.name + ": wants one value"};
     setenv(option->get_envname().c_str(), CLI::detail::join(item.inputs, ",").c_str(), 0);
@@ -325,11 +330,6 @@ int run_command_line(int argc, char** argv) {
   add_common(*sub, bench.common);
   sub->footer("Example: colibri bench models/colibri-tiny --batch 1,8 --prompt 512 --gen 64");
 
-  for (CLI::App* each : app.get_subcommands([](CLI::App*) { return true; })) {
-    add_environment(*each);
-    for (CLI::App* group : each->get_subcommands([](CLI::App* inner) { return inner->get_name().empty(); }))
-      add_environment(*group);
-  }
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (means_serve(arguments)) arguments.insert(arguments.begin(), "serve");
   try {
@@ -337,6 +337,7 @@ int run_command_line(int argc, char** argv) {
         app.get_subcommands([&](CLI::App* each) { return !arguments.empty() && each->get_name() == arguments[0]; });
     if (named.empty() && !arguments.empty() && !arguments[0].starts_with('-'))
       throw CLI::ParseError("there is no command '" + arguments[0] + "'", CLI::ExitCodes::ExtrasError);
+    for (CLI::App* each : named) add_environment(*each);
     if (const std::string path = config_path(arguments); !named.empty() && !path.empty()) {
       if (const Status status = take_config(*named[0], path); !status.ok()) return fail(status);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The server's life: listen, load, answer, drain.
 // Invariant: requests end before engines, engines before the service, the service before the models.
+#include <algorithm>
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
@@ -131,8 +132,10 @@ Status serve_command(const ServeOptions& options) {
 
   std::vector<ServedModel> served;
   std::string names;
+  CommonOptions left = options.common;  // with the memory that the models before leave
   for (const NamedModel& model : models) {
-    TRY(session, Session::open(model.model, options.common, true, options.max_batch));
+    TRY(session, Session::open(model.model, left, true, options.max_batch));
+    left.ram_budget = std::max(session.loaded->ram_budget - session.bytes(), std::size_t{1});
     served.push_back({model.name, session.loaded.get(), session.engine.get()});
     names += (names.empty() ? "" : ", ") + model.name;
     sessions.push_back(std::move(session));

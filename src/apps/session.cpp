@@ -23,7 +23,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 /// pages only when they are first written.
 Status check_budget(const Session& session) {
   const std::size_t weights = session.loaded->model.weights.bytes();
-  const std::size_t need = weights + session.engine->bytes();
+  const std::size_t need = session.bytes();
   if (need <= session.loaded->ram_budget) return {};
   return Error{Exit::config, "weights of " + bytes_text(static_cast<double>(weights)) + " and a cache of " +
                                  bytes_text(static_cast<double>(need - weights)) + " need more than the " +

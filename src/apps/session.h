@@ -25,6 +25,9 @@ struct Session {
   std::unique_ptr<Engine> engine;
   double load_seconds = 0.0;
 
+  /// Of host memory: weights, cache and activations.
+  std::size_t bytes() const { return loaded->model.weights.bytes() + engine->bytes(); }
+
   static Result<Session> open(const std::string& model, const CommonOptions& options, bool need_text,
                               int max_batch = 1);
 };

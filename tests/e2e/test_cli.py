@@ -181,6 +181,7 @@ def test_environment_and_file(tmp_path):
     env = {"COLIBRI_MAX_TOKENS": "3", "COLIBRI_IGNORE_EOS": "true"}
     assert len(json_of(*ask, env=env)["ids"]) == 3
     assert len(json_of(*ask, "--max-tokens", "2", env=env)["ids"]) == 2
+    assert json_of("run", MODEL, "--max-tokens", "1", env={"COLIBRI_PROMPT": "hi"})["prompt_ids"]
     file = tmp_path / "colibri.toml"
     file.write_text("max-tokens = 4\nignore-eos = true\nram-budget = \"512M\"\n")
     told = json_of(*ask, "--config", str(file))
@@ -352,6 +353,7 @@ def test_usage(arguments, wanted):
     (CONFIG, ["run", MODEL, "--prompt", "a", "--ram-budget", "1K"], "--ram-budget"),
     (CONFIG, ["run", MODEL, "--prompt", "a", "--ram-budget", "40M"], "--context"),
     (CONFIG, ["serve", MODEL, "--port", "0", "--max-batch", "4096", "--ram-budget", "1G"], "--max-batch"),
+    (CONFIG, ["serve", "a=" + MODEL, "b=" + MODEL, "--port", "0", "--ram-budget", "400M"], "--ram-budget"),
     (CONFIG, ["run", MODEL, "--prompt", "a", "--context", "268435456"], "--context"),
     (IO, ["logits", MODEL, "--ids", "1", "--out", "/nope/x"], "/nope/x"),
 ], ids=lambda value: " ".join(value[-2:]) if isinstance(value, list) else "")
@@ -376,7 +378,6 @@ def test_serve_where_no_command_is_given():
 
 
 def test_nobody_reads():
-    ask = ["run", MODEL, "--prompt", "Tell me a story.", "--ignore-eos"]
     with open("/dev/full", "wb") as full:
         assert "standard output" in refused(IO, "tokenize", MODEL, "--text", "hi", stdout=full)
         assert "standard output" in refused(IO, "inspect", MODEL, "--format", "json", stdout=full)
@@ -384,10 +385,11 @@ def test_nobody_reads():
     os.close(reader)
     start = time.monotonic()
     try:
-        done = colibri(*ask, stdout=writer)
+        for command in (["run", MODEL, "--prompt", "Tell me a story."], ["chat", MODEL]):
+            done = colibri(*command, "--ignore-eos", stdin=b"hi\n" * 100, stdout=writer)
+            assert done.returncode == IO and b"standard output" in done.stderr
     finally:
         os.close(writer)
-    assert done.returncode == IO and b"standard output" in done.stderr
     assert time.monotonic() - start < PATIENCE / 4  # not to the end of the context
 
 

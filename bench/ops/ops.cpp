@@ -169,7 +169,7 @@ void run(int threads) {
                      each([&](Layer& l) { backend->linear(hn, l.o, {}, false, xn); }));
     total +=
         measure("route", kLayers * rows * 2 * kExperts * kModel, kLayers * 2.0 * kExperts * kModel, each([&](Layer& l) {
-                  backend->route(hn, l.router, {kExperts, kTopK, true}, {kTopK, l.ids, l.route_weights});
+                  backend->route(hn, {l.router}, {kExperts, kTopK, true}, {kTopK, l.ids, l.route_weights});
                 }));
     std::vector<char> awake(kExperts, 0);
     for (const std::int32_t id : layers[0].ids) awake[static_cast<std::size_t>(id)] = 1;

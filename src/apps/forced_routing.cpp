@@ -62,7 +62,7 @@ class ZipfBackend : public Backend {
   }
 
   /// The router is computed as well, so that its cost stays in the measurement; then its choice is replaced.
-  void route(ConstRows x, const Matrix& router, const RouterSpec& spec, const Routing& routing) override {
+  void route(ConstRows x, const RouterView& router, const RouterSpec& spec, const Routing& routing) override {
     inner_.route(x, router, spec, routing);
     std::vector<std::int32_t> order(static_cast<std::size_t>(spec.n_experts));
     std::vector<double> arrival(order.size());

@@ -31,6 +31,13 @@ struct Routing {
   std::span<float> weights;     // [rows * top_k]
 };
 
+/// What a router computes with; bias and correction where its spec has them, else empty.
+struct RouterView {
+  Matrix matrix;                           // [n_experts, d_model]
+  std::span<const float> bias = {};        // [n_experts]
+  std::span<const float> correction = {};  // [n_experts]
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -100,8 +107,8 @@ class Backend {
   /// out[r, :] += y[r, :] * sigmoid(gate[r, 0]); gate with no columns: out += y.
   virtual void add_gated(ConstRows y, ConstRows gate, Rows out) = 0;
 
-  /// Router of one MoE layer: fp32 logits, softmax over all experts, top_k. router [n_experts, d_model].
-  virtual void route(ConstRows x, const Matrix& router, const RouterSpec& spec, const Routing& routing) = 0;
+  /// Router of one MoE layer, from fp32 logits to the choice, as the spec says.
+  virtual void route(ConstRows x, const RouterView& router, const RouterSpec& spec, const Routing& routing) = 0;
 
   /// out[r, :] += sum over slots (in order) of weight * expert(x[r, :]). x, out [n, d_model].
   virtual void experts(ConstRows x, const Routing& routing, const ExpertTable& table, Rows out) = 0;

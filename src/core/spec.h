@@ -15,6 +15,7 @@ namespace colibri {
 inline constexpr int kMaxLayers = 4096;
 inline constexpr int kMaxExperts = 65536;
 inline constexpr int kMaxTopK = 64;
+inline constexpr int kMaxExpertGroups = 256;
 inline constexpr int kMaxWidth = 1 << 20;  // hidden sizes, heads x head_dim, vocabulary is bounded by kMaxVocab
 inline constexpr int kMaxVocab = 1 << 24;
 
@@ -32,9 +33,12 @@ struct RopeSpec {
 
 enum class QkNorm : std::uint8_t {
   none,
-  per_head,  // RMSNorm over head_dim, weights [head_dim] (Qwen3)
-  full,      // RMSNorm over all heads together, weights [n_heads * head_dim] (OLMoE)
+  per_head,         // RMSNorm over head_dim, weights [head_dim] (Qwen3)
+  full,             // RMSNorm over all heads together, weights [n_heads * head_dim] (OLMoE)
+  per_head_turned,  // per_head, after the rotation
 };
+
+constexpr bool norms_each_head(QkNorm norm) { return norm == QkNorm::per_head || norm == QkNorm::per_head_turned; }
 
 /// Grouped-query attention over a paged KV cache.
 struct AttentionSpec {
@@ -116,11 +120,31 @@ struct ShortConvSpec {
   std::size_t state_floats() const { return whole_lines(static_cast<std::size_t>(width - 1), channels); }
 };
 
-/// Which experts a token wakes. Scores are a softmax over all experts in fp32, then the top_k largest (ties: lower id).
+/// From a router's logits to the scores of the experts.
+enum class RouterScore : std::uint8_t {
+  softmax,       // over all experts; with norm_topk that is also the softmax of the chosen logits alone
+  sigmoid,       // of each
+  sparse_mixer,  // top_k of 2, each a softmax over the experts near the best that is left (arXiv 2409.12136)
+};
+
+/// What a group of experts is worth.
+enum class GroupScore : std::uint8_t { best, best_two };
+
+/// Which experts a token wakes: the top_k largest scores, in fp32 (ties: lower id). The choice, not the weights, adds
+/// a correction to the scores; then only the best groups of experts take part.
 struct RouterSpec {
   int n_experts = 0;
   int top_k = 0;
   bool norm_topk = false;  // the chosen scores are divided by their sum (norm_topk_prob)
+  RouterScore score = RouterScore::softmax;
+  bool bias = false;        // of the logits
+  bool correction = false;  // e_score_correction_bias
+  int n_groups = 1;         // of consecutive experts; divides n_experts
+  int top_groups = 1;       // that take part; together they have top_k experts
+  GroupScore group_score = GroupScore::best;
+  float scale = 1.0F;       // of the weights, at the end (routed_scaling_factor)
+  float norm_min = 1e-20F;  // what norm_topk divides by is at least this
+  float jitter = 0.0F;      // sparse_mixer: experts within 2 * jitter of the best, relatively, are near
 };
 
 /// One SwiGLU: down(silu(gate x) * (up x)).
@@ -167,6 +191,7 @@ struct ModelSpec {
   int context = 0;        // max_position_embeddings
   float norm_eps = 0.0F;  // of every RMSNorm
   bool tied_embeddings = false;
+  int n_draft_layers = 0;  // stored behind the last layer, to predict further tokens; not loaded
   std::vector<LayerSpec> layers;
   std::vector<KvGroupSpec> kv_groups;
 };

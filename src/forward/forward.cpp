@@ -119,7 +119,7 @@ struct Pass {
     const Routing routing{m.router.top_k, std::span(scratch.expert_ids).first(pairs),
                           std::span(scratch.expert_weights).first(pairs)};
     const auto start = Clock::now();
-    backend.route(h, w.router, m.router, routing);
+    backend.route(h, {w.router, w.router_bias, w.router_correction}, m.router, routing);
     dispatch_seconds += std::chrono::duration<double>(Clock::now() - start).count();
     count_experts(routing.ids);
     backend.experts(h, routing, w.experts(), x);

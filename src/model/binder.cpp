@@ -179,8 +179,10 @@ class Binder {
     matrix(join(prefix, names_.down), down);
   }
 
-  void moe(const MoeWeights& moe) {
+  void moe(MoeWeights& moe) {
     matrix(join(prefix_, names_.router), moe.router);
+    vector(join(prefix_, names_.router, ".bias"), moe.router_bias);
+    vector(join(prefix_, names_.router_correction), moe.router_correction);
     const ExpertTable table = moe.experts();
     const auto n_experts = static_cast<int>(moe.records.size());
     const auto [d_model, d_ff] = table.shape;
@@ -221,6 +223,15 @@ struct Offenders {
     return data_error(std::string(kind) + first + (count == 1 ? "" : " (and " + std::to_string(count - 1) + " more)"));
   }
 };
+
+/// Whether a tensor belongs to a layer behind the last one.
+bool is_draft(std::string_view name, const ModelSpec& spec, const TensorNames& names) {
+  if (!name.starts_with(names.layers)) return false;
+  const int first = static_cast<int>(spec.layers.size());
+  for (int i = first; i < first + spec.n_draft_layers; ++i)
+    if (name.substr(names.layers.size()).starts_with(std::to_string(i) + ".")) return true;
+  return false;
+}
 
 bool loadable(const StoredType& type) { return type.name == "BF16" || type.name == "F16" || type.name == "F32"; }
 
@@ -269,6 +280,7 @@ Status check_tensors(const std::vector<Binding>& bindings, const Checkpoint& che
     for (const TensorInfo& tensor : shard.tensors) {
       if (claimed.contains(tensor.name) || names.ignores(tensor.name)) continue;
       if (spec.tied_embeddings && tensor.name == tied_head) continue;  // a second copy of the embedding
+      if (is_draft(tensor.name, spec, names)) continue;
       unclaimed.add(shard.file.path() + ": " + tensor.name.substr(0, 120));
     }
   }

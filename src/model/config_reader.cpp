@@ -87,6 +87,17 @@ int ConfigReader::integer_or(std::string_view key, int fallback, int min, int ma
   return value == nullptr ? fallback : bounded(key, *value, min, max);
 }
 
+int ConfigReader::integer_alike(std::string_view key, int min, int max) {
+  const Json* value = require(key);
+  if (value == nullptr) return min;
+  if (!value->is_array()) return bounded(key, *value, min, max);
+  const std::vector<int> values = integers(key, min, max);
+  if (values.empty()) refuse(key, "an empty list");
+  for (const int other : values)
+    if (other != values[0]) refuse(key, "layers that differ are not supported");
+  return values.empty() ? min : values[0];
+}
+
 double ConfigReader::real(std::string_view key, double min, double max) {
   const Json* value = require(key);
   return value == nullptr ? min : bounded(key, *value, min, max);
@@ -96,6 +107,8 @@ double ConfigReader::real_or(std::string_view key, double fallback, double min, 
   const Json* value = find(key);
   return value == nullptr ? fallback : bounded(key, *value, min, max);
 }
+
+bool ConfigReader::flag(std::string_view key) { return require(key) != nullptr && flag_or(key, false); }
 
 bool ConfigReader::flag_or(std::string_view key, bool fallback) {
   const Json* value = find(key);

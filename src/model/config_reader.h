@@ -24,8 +24,11 @@ class ConfigReader {
 
   int integer(std::string_view key, int min, int max);
   int integer_or(std::string_view key, int fallback, int min, int max);
+  /// An integer, or a list that repeats one (files that give it for each layer).
+  int integer_alike(std::string_view key, int min, int max);
   double real(std::string_view key, double min, double max);
   double real_or(std::string_view key, double fallback, double min, double max);
+  bool flag(std::string_view key);
   bool flag_or(std::string_view key, bool fallback);
   std::string text_or(std::string_view key, std::string fallback);
   /// Absent: empty. Every element within the bounds.

@@ -35,8 +35,26 @@ constexpr TensorNames nested(TensorNames names) {
 }
 constexpr std::array kQwen35Others{fused(kQwen35Names), nested(kQwen35Names), nested(fused(kQwen35Names))};
 
+constexpr TensorNames kDeepseekNames{.shared = "mlp.shared_experts."};
+
+constexpr TensorNames kHunyuanNames{.q_norm = "self_attn.query_layernorm",
+                                    .k_norm = "self_attn.key_layernorm",
+                                    .router = "mlp.gate.wg",
+                                    .shared = "mlp.shared_mlp."};
+
+constexpr TensorNames kMinimaxNames{.router = "block_sparse_moe.gate",
+                                    .router_correction = "block_sparse_moe.e_score_correction_bias",
+                                    .experts = "block_sparse_moe.experts.",
+                                    .expert_gate = "w1",
+                                    .expert_up = "w3",
+                                    .expert_down = "w2"};
+
 constexpr std::array kFamilies{
+    Family{"dots1", parse_dots1, kDeepseekNames},
+    Family{"glm4_moe", parse_glm4_moe, kDeepseekNames},
+    Family{"hunyuan_v1_moe", parse_hunyuan_v1_moe, kHunyuanNames},
     Family{"llama", parse_llama, {}},
+    Family{"minimax_m2", parse_minimax_m2, kMinimaxNames},
     Family{"mistral", parse_mistral, {}},
     Family{"mixtral", parse_mixtral, kMixtralNames},
     Family{"olmoe", parse_olmoe, {}},

@@ -49,6 +49,7 @@ struct TensorNames {
   std::string_view short_conv = "conv.";    // prefix of a short convolution
 
   std::string_view router = "mlp.gate";
+  std::string_view router_correction = "mlp.gate.e_score_correction_bias";  // as it stands
   std::string_view experts = "mlp.experts.";
   std::string_view expert_gate = "gate_proj";
   std::string_view expert_up = "up_proj";

@@ -23,6 +23,18 @@ float ramp(int i, double low, double high) {
 /// Attention factor of a stretch by `factor`.
 double magnitude(double factor, double weight) { return factor <= 1 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0; }
 
+/// What dynamic scaling multiplies theta by. It stretches with the length of the text, but only beyond
+/// max_position_embeddings, where no text goes here; Hunyuan's alpha makes it constant.
+double dynamic_stretch(ConfigReader& scaling, int dim) {
+  if (!scaling.has("alpha")) {
+    scaling.real("factor", 1e-3, kMaxFactor);
+    return 1.0;
+  }
+  const double alpha = scaling.real("alpha", 1, kMaxFactor);
+  if (dim <= 2) scaling.refuse("alpha", "needs a rotation of more than two values");
+  return dim <= 2 ? 1.0 : std::pow(alpha, static_cast<double>(dim) / (dim - 2));
+}
+
 void scale_llama3(ConfigReader& scaling, int context, std::vector<float>& frequencies) {
   const auto factor = static_cast<float>(scaling.real("factor", 1e-3, kMaxFactor));
   const double low = scaling.real("low_freq_factor", 1e-3, kMaxFactor);
@@ -80,8 +92,10 @@ RopeSpec parse_rope(ConfigReader& config, int head_dim, int context, double defa
   ConfigReader& theta_at = scaling.has("rope_theta") ? scaling : config;
   ConfigReader& part_at = scaling.has("partial_rotary_factor") ? scaling : config;
   // Above 1: yarn divides by its logarithm.
-  const double theta = theta_at.real_or("rope_theta", default_theta, 1.001, kMaxTheta);
-  const double part = part_at.real_or("partial_rotary_factor", 1.0, 0.0, 1.0);
+  double theta = theta_at.real_or("rope_theta", default_theta, 1.001, kMaxTheta);
+  // Or as a number of values, in older files.
+  const int turned = config.integer_or("rotary_dim", head_dim, 2, std::max(head_dim, 2));
+  const double part = part_at.real_or("partial_rotary_factor", static_cast<double>(turned) / head_dim, 0.0, 1.0);
   const std::string kind = scaling.text_or("rope_type", scaling.text_or("type", "default"));
 
   RopeSpec rope;
@@ -91,6 +105,7 @@ RopeSpec parse_rope(ConfigReader& config, int head_dim, int context, double defa
                   "the rotary part of " + std::to_string(rope.dim) + " values is not a positive even number");
     return rope;
   }
+  if (kind == "dynamic") theta *= dynamic_stretch(scaling, rope.dim);
   for (int i = 0; i < rope.dim; i += 2) {
     const float exponent = static_cast<float>(i) / static_cast<float>(rope.dim);
     rope.inv_freq.push_back(1.0F / static_cast<float>(std::pow(theta, exponent)));
@@ -103,8 +118,9 @@ RopeSpec parse_rope(ConfigReader& config, int head_dim, int context, double defa
     scale_llama3(scaling, context, rope.inv_freq);
   } else if (kind == "yarn") {
     scale_yarn(scaling, context, theta, rope);
-  } else if (kind != "default") {
-    scaling.refuse("rope_type", "\"" + kind.substr(0, 40) + "\" is not supported (default, linear, llama3, yarn)");
+  } else if (kind != "default" && kind != "dynamic") {
+    scaling.refuse("rope_type",
+                   "\"" + kind.substr(0, 40) + "\" is not supported (default, dynamic, linear, llama3, yarn)");
   }
   return rope;
 }

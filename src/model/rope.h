@@ -9,7 +9,7 @@
 
 namespace colibri {
 
-/// Kinds: default, linear, llama3, yarn. `default_theta` is the family's where the file gives none.
+/// Kinds: default, dynamic, linear, llama3, yarn. `default_theta` is the family's where the file gives none.
 RopeSpec parse_rope(ConfigReader& config, int head_dim, int context, double default_theta);
 
 }  // namespace colibri

@@ -11,7 +11,7 @@ double mixer_parameters(double d, const AttentionSpec& attention) {
   double count = (attention.projected() + q) * d;  // q, k, v, gate, o
   if (attention.qkv_bias) count += attention.projected();
   if (attention.o_bias) count += d;
-  if (attention.qk_norm == QkNorm::per_head) count += 2.0 * attention.head_dim;
+  if (norms_each_head(attention.qk_norm)) count += 2.0 * attention.head_dim;
   if (attention.qk_norm == QkNorm::full) count += q + kv;
   return count;
 }
@@ -52,7 +52,8 @@ ParameterCount layer_parameters(const ModelSpec& spec, const LayerSpec& layer) {
     return {always, always};
   }
   const auto& moe = std::get<MoeFfn>(layer.ffn);
-  always += d * moe.router.n_experts + 3.0 * d * moe.shared_d_ff + (moe.shared_gate ? d : 0);
+  always += (d + (moe.router.bias ? 1 : 0) + (moe.router.correction ? 1 : 0)) * moe.router.n_experts;
+  always += 3.0 * d * moe.shared_d_ff + (moe.shared_gate ? d : 0);
   const double expert = 3.0 * d * moe.d_ff;
   return {always + moe.router.n_experts * expert, always + moe.router.top_k * expert};
 }

@@ -37,7 +37,7 @@ AttentionWeights lay_out(const ModelSpec& spec, const AttentionSpec& attention, 
   weights.wo = arena.matrix(spec.d_model, q);
   if (attention.qkv_bias) weights.qkv_bias = floats(attention.projected());
   if (attention.o_bias) weights.o_bias = floats(spec.d_model);
-  if (attention.qk_norm == QkNorm::per_head) weights.q_norm = weights.k_norm = floats(attention.head_dim);
+  if (norms_each_head(attention.qk_norm)) weights.q_norm = weights.k_norm = floats(attention.head_dim);
   if (attention.qk_norm == QkNorm::full) {
     weights.q_norm = floats(q);
     weights.k_norm = floats(kv);
@@ -89,6 +89,8 @@ LatentAttentionWeights lay_out(const ModelSpec& spec, const LatentAttentionSpec&
 MoeWeights lay_out(const ModelSpec& spec, const MoeFfn& ffn, Arena& arena) {
   MoeWeights moe;
   moe.router = arena.matrix(ffn.router.n_experts, spec.d_model);
+  if (ffn.router.bias) moe.router_bias = floats(ffn.router.n_experts);
+  if (ffn.router.correction) moe.router_correction = floats(ffn.router.n_experts);
   moe.expert_shape = {spec.d_model, ffn.d_ff};
   if (ffn.shared_d_ff > 0) {
     moe.shared_gate_up = arena.matrix(2 * ffn.shared_d_ff, spec.d_model);

@@ -22,7 +22,9 @@ struct DenseWeights {
 };
 
 struct MoeWeights {
-  Matrix router;  // [n_experts, d_model]
+  Matrix router;                         // [n_experts, d_model]
+  std::vector<float> router_bias;        // [n_experts] or empty
+  std::vector<float> router_correction;  // [n_experts] or empty
   ExpertShape expert_shape;
   std::vector<const std::byte*> records;  // [n_experts]
   Matrix shared_gate_up;                  // [2 * shared_d_ff, d_model]; no rows: no shared expert

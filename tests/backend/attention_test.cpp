@@ -15,10 +15,11 @@ struct Shape {
   QkNorm norm;
 };
 
-const std::vector<Shape> kShapes = {{1, 1, 16, 16, 0, QkNorm::none},     {4, 2, 64, 64, 0, QkNorm::per_head},
-                                    {6, 2, 24, 24, 17, QkNorm::full},    {8, 1, 32, 16, 100, QkNorm::none},
-                                    {16, 1, 8, 4, 1, QkNorm::per_head},  {3, 3, 10, 6, 64, QkNorm::none},
-                                    {32, 2, 128, 128, 33, QkNorm::none}, {2, 2, 160, 0, 0, QkNorm::full}};
+const std::vector<Shape> kShapes = {{1, 1, 16, 16, 0, QkNorm::none},           {4, 2, 64, 64, 0, QkNorm::per_head},
+                                    {6, 2, 24, 24, 17, QkNorm::full},          {8, 1, 32, 16, 100, QkNorm::none},
+                                    {16, 1, 8, 4, 1, QkNorm::per_head},        {3, 3, 10, 6, 64, QkNorm::none},
+                                    {32, 2, 128, 128, 33, QkNorm::none},       {2, 2, 160, 0, 0, QkNorm::full},
+                                    {4, 1, 40, 24, 0, QkNorm::per_head_turned}};
 
 /// One sequence's prompt: q, k, v before the rotation, and the weights of the norms.
 struct Prompt {

@@ -30,10 +30,19 @@ Weights router_of(const std::vector<std::vector<float>>& rows) {
 
 class Route : public testing::TestWithParam<std::string> {
  protected:
-  Choice route(const Values& x, const Matrix& router, RouterSpec spec) {
+  Choice route(const Values& x, const Matrix& router, RouterSpec spec) { return route(x, RouterView{router}, spec); }
+  Choice route(const Values& x, const RouterView& router, RouterSpec spec) {
     Choice choice(x.rows, spec.top_k);
     backend(GetParam(), 2)->route(x.view(), router, spec, choice.view(spec.top_k));
     return choice;
+  }
+  /// The weights and ids of one row whose logits are these (bf16 numbers).
+  Choice route_logits(const std::vector<float>& logits, RouterSpec spec, std::vector<float> correction = {}) {
+    std::vector<std::vector<float>> rows;
+    for (const float logit : logits) rows.push_back({logit});
+    const Weights router = router_of(rows);
+    spec.n_experts = static_cast<int>(logits.size());
+    return route(Values(1, 1, 1.0F), {router.matrix, {}, correction}, spec);
   }
 };
 INSTANTIATE_TEST_SUITE_P(All, Route, testing::Values("cpu", "reference"));
@@ -58,13 +67,19 @@ TEST_P(Route, NamesDistinctExpertsWhateverTheScores) {
     for (const int top_k : {1, 4, std::min(n_experts, kMaxTopK)}) {
       if (top_k > n_experts) continue;
       const Weights router = Weights::random(n_experts, 3, 5);
+      std::vector<RouterSpec> specs = {
+          {n_experts, top_k, false}, {n_experts, top_k, true}, {n_experts, top_k, true, RouterScore::sigmoid}};
+      if (n_experts % 6 == 0 && top_k < 3) {
+        specs.push_back({.n_experts = n_experts, .top_k = top_k, .n_groups = n_experts / 3, .top_groups = 1});
+        specs.push_back({.n_experts = n_experts, .top_k = 2, .score = RouterScore::sparse_mixer, .jitter = 0.01F});
+      }
       for (const float value : {kNan, kInf, -kInf, 0.0F, FLT_MAX, -FLT_MAX, 1e-40F}) {
-        for (const bool norm : {false, true}) {
-          const Choice choice = route(Values(2, 3, value), router.matrix, {n_experts, top_k, norm});
+        for (const RouterSpec& spec : specs) {
+          const Choice choice = route(Values(2, 3, value), router.matrix, spec);
           for (int r = 0; r < 2; ++r) {
-            const auto first = choice.ids.begin() + r * top_k;
-            const std::set<std::int32_t> ids(first, first + top_k);
-            ASSERT_EQ(static_cast<int>(ids.size()), top_k) << value;
+            const auto first = choice.ids.begin() + r * spec.top_k;
+            const std::set<std::int32_t> ids(first, first + spec.top_k);
+            ASSERT_EQ(static_cast<int>(ids.size()), spec.top_k) << value;
             ASSERT_TRUE(*ids.begin() >= 0 && *ids.rbegin() < n_experts) << value;
           }
           for (const float weight : choice.weights) ASSERT_TRUE(weight >= 0.0F && weight <= 1.0F) << value;
@@ -88,20 +103,76 @@ TEST_P(Route, WorksWithScoresThatAreAllNegative) {
   EXPECT_EQ(route(Values(1, 1, 5.0F), router.matrix, {3, 2, true}).ids, (std::vector<std::int32_t>{1, 2}));
 }
 
+double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+TEST_P(Route, CorrectsTheChoiceButNotTheWeights) {
+  const std::vector<float> logits = {2.0F, -1.0F, 0.5F, 1.0F};
+  RouterSpec spec{.top_k = 2, .score = RouterScore::sigmoid, .scale = 2.5F};
+  const Choice plain = route_logits(logits, spec);
+  EXPECT_EQ(plain.ids, (std::vector<std::int32_t>{0, 3}));
+  EXPECT_NEAR(plain.weights[0], 2.5 * sigmoid(2.0), 1e-6);
+  const Choice corrected = route_logits(logits, spec, {0.0F, 0.75F, 0.0F, -0.5F});
+  EXPECT_EQ(corrected.ids, (std::vector<std::int32_t>{1, 0}));  // 0.27 + 0.75 and 0.88
+  EXPECT_NEAR(corrected.weights[0], 2.5 * sigmoid(-1.0), 1e-6);
+  spec.norm_topk = true;
+  const Choice shares = route_logits(logits, spec, {0.0F, 0.75F, 0.0F, -0.5F});
+  EXPECT_NEAR(shares.weights[1], 2.5 * sigmoid(2.0) / (sigmoid(2.0) + sigmoid(-1.0)), 1e-6);
+  spec.score = RouterScore::softmax;
+  const Choice soft = route_logits(logits, spec, {-1.0F, 0.0F, 0.5F, 0.0F});
+  EXPECT_EQ(soft.ids, (std::vector<std::int32_t>{2, 3}));
+  EXPECT_NEAR(soft.weights[0], 2.5 * std::exp(0.5) / (std::exp(0.5) + std::exp(1.0)), 1e-6);
+}
+
+TEST_P(Route, KeepsToTheBestGroups) {
+  // Groups of three: their best are 4, 3 and 1, their best two 4.0, 4.5 and 4.75 below.
+  RouterSpec spec{.top_k = 3, .score = RouterScore::softmax, .n_groups = 3, .top_groups = 2};
+  EXPECT_EQ(route_logits({4, 0, -1, 2, 3, 2, 1, 1, 1}, spec).ids, (std::vector<std::int32_t>{0, 4, 3}));
+  spec.top_groups = 1;
+  EXPECT_EQ(route_logits({4, 0, -1, 2, 3, 2, 1, 1, 1}, spec).ids, (std::vector<std::int32_t>{0, 1, 2}));
+  spec.score = RouterScore::sigmoid;
+  spec.group_score = GroupScore::best_two;  // sigmoid(4) + sigmoid(0) < sigmoid(3) + sigmoid(2)
+  EXPECT_EQ(route_logits({4, 0, -1, 2, 3, 2, 1, 1, 1}, spec).ids, (std::vector<std::int32_t>{4, 3, 5}));
+  EXPECT_EQ(route_logits({4, 0, -1, 2, 3, 2, 1, 1, 1}, spec, {0, 0, 0, 0, 0, 0, 2, 1, 0}).ids,
+            (std::vector<std::int32_t>{6, 7, 8}));
+  spec.top_groups = 2;  // equal groups: the lower ones
+  EXPECT_EQ(route_logits({1, 1, 1, 1, 1, 1, 1, 1, 1}, spec).ids, (std::vector<std::int32_t>{0, 1, 2}));
+}
+
+TEST_P(Route, MixesTwoExpertsWithThoseNearThem) {
+  RouterSpec spec{.top_k = 2, .score = RouterScore::sparse_mixer, .jitter = 0.125F};
+  // Near 4 is what is at most a quarter below, relatively: 3. Near 3 alone: 2.5, for 2 is a third below.
+  const Choice choice = route_logits({2.0F, 4.0F, 2.5F, 3.0F}, spec);
+  EXPECT_EQ(choice.ids, (std::vector<std::int32_t>{1, 3}));
+  EXPECT_NEAR(choice.weights[0], 1.0 / (1.0 + std::exp(-1.0)), 1e-6);
+  EXPECT_NEAR(choice.weights[1], 1.0 / (1.0 + std::exp(-0.5)), 1e-6);
+  spec.jitter = 0.0F;
+  const Choice sharp = route_logits({-2.0F, -4.0F, -2.5F}, spec);
+  EXPECT_EQ(sharp.ids, (std::vector<std::int32_t>{0, 2}));
+  EXPECT_EQ(sharp.weights, (std::vector<float>{1.0F, 1.0F}));
+}
+
+TEST_P(Route, AddsTheBiasOfTheLogits) {
+  const Weights router = router_of({{1.0F}, {2.0F}, {3.0F}});
+  const std::vector<float> bias = {4.0F, 0.0F, -3.0F};
+  const Choice choice = route(Values(1, 1, 1.0F), {router.matrix, bias}, {3, 2, true});
+  EXPECT_EQ(choice.ids, (std::vector<std::int32_t>{0, 1}));
+  EXPECT_NEAR(choice.weights[0], sigmoid(3.0), 1e-6);
+}
+
 // Logits differ by at most (K + 1) u sum |w x| = d, so a weight differs by the factor exp(2 d) and a few roundings, and
 // the order may differ only where two logits are closer than 2 d: random ones are not.
 TEST(RouteCpu, MatchesTheReferenceAndItselfEverywhere) {
   for (const int rows : {0, 1, 3, 40}) {
-    for (const bool norm : {false, true}) {
-      const RouterSpec spec{60, 6, norm};
+    for (const RouterSpec& spec :
+         {RouterSpec{60, 6, false}, RouterSpec{60, 6, true}, RouterSpec{60, 6, false, RouterScore::sigmoid}}) {
       const Values x = Values::random(rows, 77, 11);
       const Weights router = Weights::random(60, 77, 12);
       Choice expected(rows, 6);
-      backend("reference")->route(x.view(), router.matrix, spec, expected.view(6));
+      backend("reference")->route(x.view(), {router.matrix}, spec, expected.view(6));
       std::vector<float> weights = same_everywhere(
           [&](Backend& cpu) {
             Choice choice(rows, 6);
-            cpu.route(x.view(), router.matrix, spec, choice.view(6));
+            cpu.route(x.view(), {router.matrix}, spec, choice.view(6));
             EXPECT_EQ(choice.ids, expected.ids);
             return choice.weights;
           },
@@ -127,10 +198,10 @@ TEST(RouteCpu, OfARowDoesNotDependOnTheBatch) {
   const Values x = Values::random(30, 64, 1);
   const Weights router = Weights::random(32, 64, 2);
   Choice batched(30, 4);
-  cpu->route(x.view(), router.matrix, {32, 4, true}, batched.view(4));
+  cpu->route(x.view(), {router.matrix}, {32, 4, true}, batched.view(4));
   for (int r = 0; r < 30; ++r) {
     Choice alone(1, 4);
-    cpu->route(x.view().slice(r, 1), router.matrix, {32, 4, true}, alone.view(4));
+    cpu->route(x.view().slice(r, 1), {router.matrix}, {32, 4, true}, alone.view(4));
     for (std::size_t i = 0; i < 4; ++i) {
       EXPECT_EQ(alone.ids[i], batched.ids[static_cast<std::size_t>(r) * 4 + i]);
       EXPECT_EQ(alone.weights[i], batched.weights[static_cast<std::size_t>(r) * 4 + i]);

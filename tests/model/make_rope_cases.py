@@ -8,7 +8,8 @@ Each case holds the members that a config.json would have, in one of the two dia
 import json
 import sys
 
-from transformers import LlamaConfig
+from transformers import HunYuanMoEV1Config, LlamaConfig
+from transformers.models.hunyuan_v1_moe.modeling_hunyuan_v1_moe import HunYuanMoEV1RotaryEmbedding
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 BASE = dict(hidden_size=256, num_attention_heads=4, max_position_embeddings=4096)
@@ -31,13 +32,18 @@ CASES = {
     "yarn_betas": dict(rope_parameters=dict(YARN, rope_theta=150000.0, beta_fast=16.0, beta_slow=2.0, truncate=False)),
     "yarn_mscale": dict(rope_parameters=dict(YARN, rope_theta=10000.0, factor=40.0, mscale=1.0, mscale_all_dim=0.707)),
     "yarn_attention_factor": dict(rope_parameters=dict(YARN, rope_theta=10000.0, attention_factor=1.25)),
+    "dynamic_within_the_context": dict(rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, factor=4.0)),
+    "dynamic_alpha": dict(head_dim=128, rope_theta=10000.0,
+                          rope_scaling=dict(type="dynamic", factor=1.0, alpha=1000.0)),
     "yarn_no_original": dict(rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=8.0)),
 }
 
 cases = []
 for name, values in CASES.items():
     members = dict(BASE, **values)
-    rope = LlamaRotaryEmbedding(LlamaConfig(**json.loads(json.dumps(members))))
+    config, embedding = ((HunYuanMoEV1Config, HunYuanMoEV1RotaryEmbedding) if "alpha" in name
+                         else (LlamaConfig, LlamaRotaryEmbedding))
+    rope = embedding(config(**json.loads(json.dumps(members))))
     cases.append(dict(name=name, config=members, inv_freq=[float(x) for x in rope.inv_freq],
                       scale=float(rope.attention_scaling)))
 with open(sys.argv[1], "w") as file:

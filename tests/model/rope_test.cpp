@@ -48,7 +48,7 @@ TEST(Rope, RefusesWhatItCannotCompute) {
     expect_error(rope_of(json_of(config)), Exit::data, parts);
   };
   refused(R"({"rope_scaling": {"type": "longrope", "factor": 2.0}})", {"rope_scaling", "longrope"});
-  refused(R"({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}})", {"rope_parameters", "dynamic"});
+  refused(R"({"rope_parameters": {"rope_type": "dynamic"}})", {"rope_parameters", "factor", "missing"});
   refused(R"({"rope_theta": 0})", {"rope_theta"});
   refused(R"({"rope_theta": -5.0})", {"rope_theta"});
   refused(R"({"rope_theta": 1e300})", {"rope_theta"});

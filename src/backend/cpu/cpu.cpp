@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations on rows alone: embedding, norm, activation, gated sum, and the router's choice.
+// The operations on rows alone: embedding, norm, activation, gated sum.
 #include "backend/cpu/cpu.h"
 
 #include <algorithm>
-#include <cfloat>
 #include <chrono>
 #include <cmath>
 #include <numeric>
@@ -91,51 +90,6 @@ void CpuBackend::add_gated(ConstRows y, ConstRows gate, Rows out) {
     for (int r = first; r < last; ++r) {
       const float factor = gate.cols == 0 ? 1.0F : 1.0F / (1.0F + std::exp(-gate.row(r)[0]));
       simd_.add_scaled(y.row(r), factor, out.cols, out.row(r));
-    }
-  });
-}
-
-namespace {
-
-/// Non-finite scores must still name experts: NaN counts as the smallest score, an infinity as the largest finite one.
-void make_finite(float* scores, int n) {
-  for (int e = 0; e < n; ++e) scores[e] = std::isnan(scores[e]) ? -FLT_MAX : std::clamp(scores[e], -FLT_MAX, FLT_MAX);
-}
-
-/// The k largest, best first, ties to the lower id: one pass with few insertions, as most scores are below the k-th.
-void top_k(const float* scores, int n, std::span<std::int32_t> ids) {
-  std::size_t held = 0;
-  for (std::int32_t e = 0; e < n; ++e) {
-    if (held == ids.size() && scores[e] <= scores[ids[held - 1]]) continue;
-    std::size_t place = held < ids.size() ? held++ : held - 1;
-    for (; place > 0 && scores[ids[place - 1]] < scores[e]; --place) ids[place] = ids[place - 1];
-    ids[place] = e;
-  }
-}
-
-}  // namespace
-
-void CpuBackend::route(ConstRows x, const Matrix& router, const RouterSpec& spec, const Routing& routing) {
-  const int n = spec.n_experts;
-  const auto k = static_cast<std::size_t>(spec.top_k);
-  CHECK(router.rows == n && spec.top_k >= 1 && spec.top_k <= std::min(n, kMaxTopK) && routing.top_k == spec.top_k);
-  const std::size_t chosen = static_cast<std::size_t>(x.rows) * k;
-  CHECK(routing.ids.size() == chosen && routing.weights.size() == chosen);
-  const Rows logits(logits_.floats(static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(n)), x.rows, n);
-  linear(x, router, {}, false, logits);
-  for_rows(x.rows, std::size_t{8} * static_cast<std::size_t>(n), [&](int first, int last) {
-    for (int r = first; r < last; ++r) {
-      float* scores = logits.row(r);
-      const auto ids = routing.ids.subspan(static_cast<std::size_t>(r) * k, k);
-      const auto weights = routing.weights.subspan(static_cast<std::size_t>(r) * k, k);
-      make_finite(scores, n);
-      top_k(scores, n, ids);
-      // The maximum is copied out: exp_sum overwrites it.
-      const float total = simd_.exp_sum(scores, float{scores[ids[0]]}, n);
-      float of_chosen = 0.0F;
-      for (std::size_t i = 0; i < k; ++i) of_chosen += weights[i] = scores[ids[i]] / total;
-      if (!spec.norm_topk) continue;
-      for (float& weight : weights) weight /= of_chosen;
     }
   });
 }

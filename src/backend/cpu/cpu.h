@@ -60,7 +60,7 @@ class CpuBackend final : public Backend {
   void delta_rule(ConstRows qkv, ConstRows gates, const DeltaNetSpec& spec, std::span<const float> a_log,
                   std::span<const float> dt_bias, const Batch& batch, const StateView& state, Rows out) override;
   void add_gated(ConstRows y, ConstRows gate, Rows out) override;
-  void route(ConstRows x, const Matrix& router, const RouterSpec& spec, const Routing& routing) override;
+  void route(ConstRows x, const RouterView& router, const RouterSpec& spec, const Routing& routing) override;
   void experts(ConstRows x, const Routing& routing, const ExpertTable& table, Rows out) override;
 
  private:
@@ -107,6 +107,8 @@ class CpuBackend final : public Backend {
   void attend(const AttentionTile& tile, ConstRows q, const HeadGroups& heads, const SequenceRows& sequence,
               const Cache& cache, float* scratch, Rows out) const;
   void dispatch(const Routing& routing, int n_experts);
+  void choose(float* scores, float* spare, const RouterView& router, const RouterSpec& spec,
+              std::span<std::int32_t> ids, std::span<float> weights) const;
 
   const Simd& simd_ = simd();
   ThreadPool pool_;
@@ -114,7 +116,7 @@ class CpuBackend final : public Backend {
   Scratch panels_;  // packed x of linear and experts
   Scratch hidden_;  // experts: activations between their two products
   Scratch parts_;   // experts: some outputs of all pairs, per thread
-  Scratch logits_;  // route: [rows][n_experts]
+  Scratch logits_;  // route: logits, and as much again to choose on
   Scratch heads_;   // attention: per thread; delta_rule: [rows] of unit q and k, decay and beta
   std::vector<std::int32_t> offsets_;
   std::vector<std::int32_t> pairs_;

@@ -40,6 +40,7 @@ void CpuBackend::turn_heads(float* row, int heads, const AttentionSpec& spec, st
     float* head = row + std::ptrdiff_t{h} * spec.head_dim;
     if (spec.qk_norm == QkNorm::per_head) norm_row(head, norm, eps, head);
     simd_.rotate(head, cos_sin, cos_sin + half, half);
+    if (spec.qk_norm == QkNorm::per_head_turned) norm_row(head, norm, eps, head);
   }
 }
 

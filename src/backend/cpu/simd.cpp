@@ -463,6 +463,14 @@ void add_product(const float* x, const float* y, int n, float* out) {
   }
 }
 
+void sigmoid(float* x, int n) {
+  for (int i = 0; i < n; i += kLanes) {
+    const int count = std::min(kLanes, n - i);
+    store_n(map(load_n(x + i, count), [](V v) HWY_ATTR { return over_one_plus_exp(hn::Set(D(), 1.0F), v); }), x + i,
+            count);
+  }
+}
+
 void scale_chunks(float* x, std::ptrdiff_t stride, int chunks, float factor) {
   for (int c = 0; c < chunks; ++c, x += stride) store(mul(load(x), set(factor)), x);
 }
@@ -610,6 +618,7 @@ const Simd* table() {
                            silu_mul,
                            sigmoid_mul,
                            add_product,
+                           sigmoid,
                            scale_chunks,
                            add_scaled,
                            rotate,

@@ -55,6 +55,8 @@ struct Simd {
   void (*sigmoid_mul)(const float* x, const float* gate, int n, float* out);
   /// out += x * y, fused
   void (*add_product)(const float* x, const float* y, int n, float* out);
+  /// x = 1 / (1 + exp(-x))
+  void (*sigmoid)(float* x, int n);
   /// x[chunk * stride ...] *= factor, 16 floats of each chunk
   void (*scale_chunks)(float* x, std::ptrdiff_t stride, int chunks, float factor);
   /// out += factor * x, fused

@@ -3,7 +3,6 @@
 #include "backend/reference/reference.h"
 
 #include <algorithm>
-#include <cfloat>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -50,6 +49,7 @@ void norm_and_rotate(float* row, int heads, const AttentionSpec& spec, std::span
     float* head = row + std::ptrdiff_t{h} * spec.head_dim;
     if (spec.qk_norm == QkNorm::per_head) norm(head, weight, eps, head);
     rotate(head, spec.rope, position);
+    if (spec.qk_norm == QkNorm::per_head_turned) norm(head, weight, eps, head);
   }
 }
 
@@ -287,35 +287,6 @@ void ReferenceBackend::add_gated(ConstRows y, ConstRows gate, Rows out) {
   for (int r = 0; r < out.rows; ++r) {
     const double factor = gate.cols == 0 ? 1.0 : 1.0 / (1.0 + std::exp(-static_cast<double>(gate.row(r)[0])));
     for (int i = 0; i < out.cols; ++i) out.row(r)[i] = static_cast<float>(out.row(r)[i] + y.row(r)[i] * factor);
-  }
-}
-
-void ReferenceBackend::route(ConstRows x, const Matrix& router, const RouterSpec& spec, const Routing& routing) {
-  const auto n = static_cast<std::size_t>(spec.n_experts);
-  const auto k = static_cast<std::size_t>(spec.top_k);
-  CHECK(router.rows == spec.n_experts && k >= 1 && k <= n && routing.top_k == spec.top_k);
-  for (int r = 0; r < x.rows; ++r) {
-    std::vector<double> score(n);
-    for (std::size_t e = 0; e < n; ++e) {
-      const double logit = dot(x.row(r), router, static_cast<int>(e));
-      score[e] = std::isnan(logit) ? -FLT_MAX : std::clamp(logit, -double{FLT_MAX}, double{FLT_MAX});
-    }
-    std::vector<std::int32_t> order(n);
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-      return score[static_cast<std::size_t>(a)] > score[static_cast<std::size_t>(b)];
-    });
-    const double most = score[static_cast<std::size_t>(order[0])];
-    double total = 0.0;
-    double of_chosen = 0.0;
-    for (double& s : score) total += s = std::exp(s - most);
-    for (std::size_t i = 0; i < k; ++i) of_chosen += score[static_cast<std::size_t>(order[i])];
-    for (std::size_t i = 0; i < k; ++i) {
-      const std::size_t slot = static_cast<std::size_t>(r) * k + i;
-      routing.ids[slot] = order[i];
-      routing.weights[slot] =
-          static_cast<float>(score[static_cast<std::size_t>(order[i])] / (spec.norm_topk ? of_chosen : total));
-    }
   }
 }
 

@@ -32,7 +32,7 @@ class ReferenceBackend final : public Backend {
   void delta_rule(ConstRows qkv, ConstRows gates, const DeltaNetSpec& spec, std::span<const float> a_log,
                   std::span<const float> dt_bias, const Batch& batch, const StateView& state, Rows out) override;
   void add_gated(ConstRows y, ConstRows gate, Rows out) override;
-  void route(ConstRows x, const Matrix& router, const RouterSpec& spec, const Routing& routing) override;
+  void route(ConstRows x, const RouterView& router, const RouterSpec& spec, const Routing& routing) override;
   void experts(ConstRows x, const Routing& routing, const ExpertTable& table, Rows out) override;
 };
 

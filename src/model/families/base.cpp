@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kMaxHeads = 4096;
 constexpr int kMaxHeadDim = 4096;
+constexpr double kMaxScale = 1e6;
 
 AttentionSpec parse_attention(ConfigReader& config, const ModelSpec& spec, const Defaults& defaults) {
   AttentionSpec attention;
@@ -39,6 +40,7 @@ ModelSpec parse_base(ConfigReader& config, const Defaults& defaults) {
   spec.context = config.integer("max_position_embeddings", 1, kMaxContext);
   spec.norm_eps = static_cast<float>(config.real_or("rms_norm_eps", defaults.norm_eps, 0, 1));
   spec.tied_embeddings = config.flag_or("tie_word_embeddings", false);
+  spec.n_draft_layers = config.integer_or("num_nextn_predict_layers", 0, 0, kMaxLayers);
   const int n_layers = config.integer("num_hidden_layers", 1, kMaxLayers);
   if (const std::string act = config.text_or("hidden_act", "silu"); act != "silu")
     config.refuse("hidden_act", "\"" + act.substr(0, 40) + "\" is not supported, only silu");
@@ -54,17 +56,55 @@ void set_dense(ConfigReader& config, ModelSpec& spec) {
   for (LayerSpec& layer : spec.layers) layer.ffn = DenseFfn{d_ff};
 }
 
-RouterSpec parse_router(ConfigReader& config, const ModelSpec& spec, bool norm_topk) {
-  const char* key = config.has("num_local_experts") ? "num_local_experts" : "num_experts";
+RouterSpec parse_router(ConfigReader& config, const ModelSpec& spec, bool norm_topk, const RouterKeys& keys) {
+  const char* key = keys.n_experts != nullptr         ? keys.n_experts
+                    : config.has("num_local_experts") ? "num_local_experts"
+                                                      : "num_experts";
   RouterSpec router;
-  router.n_experts = config.integer(key, 1, kMaxExperts);
-  router.top_k = config.integer("num_experts_per_tok", 1, std::min(router.n_experts, kMaxTopK));
+  router.n_experts = config.integer_alike(key, 1, kMaxExperts);
+  router.top_k = config.integer_alike(keys.top_k, 1, std::min(router.n_experts, kMaxTopK));
   router.norm_topk = norm_topk;
   // A bound on the work that a small file can cause: ten times the experts of the largest published model.
   constexpr std::size_t kMaxExpertsTotal = std::size_t{1} << 18;
   if (spec.layers.size() * static_cast<std::size_t>(router.n_experts) > kMaxExpertsTotal)
     config.refuse(key, "more than " + std::to_string(kMaxExpertsTotal) + " experts in all layers");
   return router;
+}
+
+RouterSpec parse_corrected_router(ConfigReader& config, const ModelSpec& spec) {
+  RouterSpec router = parse_router(config, spec, config.flag("norm_topk_prob"), {.n_experts = "n_routed_experts"});
+  router.score = RouterScore::sigmoid;
+  router.correction = true;
+  router.scale = static_cast<float>(config.real("routed_scaling_factor", 0, kMaxScale));
+  router.n_groups = config.integer_or("n_group", 1, 1, std::min(router.n_experts, kMaxExpertGroups));
+  router.top_groups = config.integer_or("topk_group", router.n_groups, 1, router.n_groups);
+  router.group_score = GroupScore::best_two;
+  const int size = router.n_experts / router.n_groups;
+  if (router.n_experts % router.n_groups != 0) config.refuse("n_group", "does not divide n_routed_experts");
+  if (router.n_groups > 1 && size < 2) config.refuse("n_group", "leaves groups of one expert");
+  if (router.top_groups * size < router.top_k) config.refuse("topk_group", "leaves fewer than num_experts_per_tok");
+  return router;
+}
+
+void set_dense_first(ConfigReader& config, ModelSpec& spec, const RouterSpec& router) {
+  MoeFfn moe{.router = router, .d_ff = config.integer("moe_intermediate_size", 1, kMaxWidth)};
+  const int n_shared = config.integer("n_shared_experts", 0, kMaxWidth);
+  if (n_shared > kMaxWidth / moe.d_ff) config.refuse("n_shared_experts", "the shared experts are too wide");
+  if (config.failed()) return;
+  moe.shared_d_ff = n_shared * moe.d_ff;
+  const int n_layers = static_cast<int>(spec.layers.size());
+  const int n_dense = config.integer("first_k_dense_replace", 0, n_layers);
+  if (config.integer_or("moe_layer_freq", 1, 1, kMaxLayers) != 1)
+    config.refuse("moe_layer_freq", "only 1 is supported");
+  const int dense_d_ff = n_dense > 0 ? config.integer("intermediate_size", 1, kMaxWidth) : 0;
+  for (int i = 0; i < n_layers; ++i) {
+    auto& ffn = spec.layers[static_cast<std::size_t>(i)].ffn;
+    if (i < n_dense) {
+      ffn = DenseFfn{dense_d_ff};
+    } else {
+      ffn = moe;
+    }
+  }
 }
 
 void set_sparse(ConfigReader& config, ModelSpec& spec, const MoeFfn& moe) {

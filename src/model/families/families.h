@@ -12,7 +12,11 @@
 
 namespace colibri {
 
+ModelSpec parse_dots1(ConfigReader& config);
+ModelSpec parse_glm4_moe(ConfigReader& config);
+ModelSpec parse_hunyuan_v1_moe(ConfigReader& config);
 ModelSpec parse_llama(ConfigReader& config);
+ModelSpec parse_minimax_m2(ConfigReader& config);
 ModelSpec parse_mistral(ConfigReader& config);
 ModelSpec parse_mixtral(ConfigReader& config);
 ModelSpec parse_olmoe(ConfigReader& config);
@@ -41,8 +45,22 @@ ModelSpec parse_base(ConfigReader& config, const Defaults& defaults = {});
 /// Gives every layer a dense FFN of intermediate_size; refuses a file that speaks of experts.
 void set_dense(ConfigReader& config, ModelSpec& spec);
 
-/// The router of a file: num_experts (or num_local_experts), num_experts_per_tok.
-RouterSpec parse_router(ConfigReader& config, const ModelSpec& spec, bool norm_topk);
+/// What a family calls the size of its router; nullptr: num_experts or num_local_experts, whichever is there.
+struct RouterKeys {
+  const char* n_experts = nullptr;
+  const char* top_k = "num_experts_per_tok";
+};
+
+/// A softmax router.
+RouterSpec parse_router(ConfigReader& config, const ModelSpec& spec, bool norm_topk, const RouterKeys& keys = {});
+
+/// The router that DeepSeek-V3 made usual: sigmoid scores, a correction of the choice, groups of experts worth their
+/// best two, and a scale. Keys n_routed_experts, n_group, topk_group, norm_topk_prob, routed_scaling_factor.
+RouterSpec parse_corrected_router(ConfigReader& config, const ModelSpec& spec);
+
+/// MoE layers whose experts are moe_intermediate_size wide beside n_shared_experts shared ones, all but the first
+/// first_k_dense_replace, which are dense.
+void set_dense_first(ConfigReader& config, ModelSpec& spec, const RouterSpec& router);
 
 /// Qwen's placing of MoE layers: every decoder_sparse_step-th, except mlp_only_layers; the others are dense.
 void set_sparse(ConfigReader& config, ModelSpec& spec, const MoeFfn& moe);
@@ -50,11 +68,9 @@ void set_sparse(ConfigReader& config, ModelSpec& spec, const MoeFfn& moe);
 /// attention_bias: q, k, v and o.
 void set_attention_bias(ConfigReader& config, ModelSpec& spec);
 
-/// Windows where use_sliding_window says so: layers by layer_types where the file has it, else where `by_default(i)`.
+/// Gives `window` (0: none) to layers by layer_types where the file has it, else where `by_default(i)`.
 template <class ByDefault>
-void set_windows(ConfigReader& config, ModelSpec& spec, ByDefault by_default) {
-  const bool used = config.flag_or("use_sliding_window", false);
-  const int window = used ? config.integer_or("sliding_window", 4096, 1, kMaxContext) : 0;
+void set_windows(ConfigReader& config, ModelSpec& spec, int window, ByDefault by_default) {
   const std::vector<std::string> types = config.texts("layer_types");
   if (!types.empty() && types.size() != spec.layers.size())
     config.refuse("layer_types", "its length differs from num_hidden_layers");
@@ -66,6 +82,13 @@ void set_windows(ConfigReader& config, ModelSpec& spec, ByDefault by_default) {
       config.refuse("layer_types", "sliding_attention without a sliding_window");
     if (slides) attention_of(spec.layers[i]).window = window;
   }
+}
+
+/// The same where use_sliding_window says so.
+template <class ByDefault>
+void set_windows(ConfigReader& config, ModelSpec& spec, ByDefault by_default) {
+  const bool used = config.flag_or("use_sliding_window", false);
+  set_windows(config, spec, used ? config.integer_or("sliding_window", 4096, 1, kMaxContext) : 0, by_default);
 }
 
 /// sliding_window on every layer (Mistral); null: none.

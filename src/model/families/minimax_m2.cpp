@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// MiniMax-M2: q and k normalised over all heads, a sigmoid router whose choice is corrected, no shared expert.
+#include "model/families/families.h"
+
+namespace colibri {
+
+ModelSpec parse_minimax_m2(ConfigReader& config) {
+  ModelSpec spec = parse_base(config, {.rope_theta = 5e6});
+  if (!config.flag_or("use_qk_norm", true)) config.refuse("use_qk_norm", "false is not supported");
+  if (config.text_or("qk_norm_type", "per_layer") != "per_layer")
+    config.refuse("qk_norm_type", "only per_layer is supported");
+  if (config.text_or("scoring_func", "sigmoid") != "sigmoid")
+    config.refuse("scoring_func", "only sigmoid is supported");
+  if (!config.flag_or("use_routing_bias", true)) config.refuse("use_routing_bias", "false is not supported");
+  if (config.integer_or("shared_intermediate_size", 0, 0, kMaxWidth) != 0)
+    config.refuse("shared_intermediate_size", "shared experts are not supported in this family");
+  for (const int type : config.integers("attn_type_list", 0, 1))
+    if (type != 1) config.refuse("attn_type_list", "linear attention (0) is not supported");
+
+  MoeFfn moe{.router = parse_router(config, spec, true), .d_ff = config.integer("intermediate_size", 1, kMaxWidth)};
+  moe.router.score = RouterScore::sigmoid;
+  moe.router.correction = true;
+  for (LayerSpec& layer : spec.layers) {
+    attention_of(layer).qk_norm = QkNorm::full;
+    layer.ffn = moe;
+  }
+  return spec;
+}
+
+}  // namespace colibri

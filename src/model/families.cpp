@@ -50,9 +50,14 @@ constexpr TensorNames kMinimaxNames{.router = "block_sparse_moe.gate",
                                     .expert_down = "w2"};
 
 constexpr std::array kFamilies{
+    Family{"deepseek_v2", parse_deepseek_v2, kDeepseekNames},
+    Family{"deepseek_v3", parse_deepseek_v3, kDeepseekNames},
     Family{"dots1", parse_dots1, kDeepseekNames},
     Family{"glm4_moe", parse_glm4_moe, kDeepseekNames},
+    Family{"glm4_moe_lite", parse_glm4_moe_lite, kDeepseekNames},
     Family{"hunyuan_v1_moe", parse_hunyuan_v1_moe, kHunyuanNames},
+    Family{"joyai_llm_flash", parse_deepseek_v3, kDeepseekNames},
+    Family{"kimi_k2", parse_deepseek_v3, kDeepseekNames},
     Family{"llama", parse_llama, {}},
     Family{"minimax_m2", parse_minimax_m2, kMinimaxNames},
     Family{"mistral", parse_mistral, {}},

@@ -125,4 +125,13 @@ RopeSpec parse_rope(ConfigReader& config, int head_dim, int context, double defa
   return rope;
 }
 
+double parse_score_factor(ConfigReader& config) {
+  ConfigReader scaling = config.object(config.has("rope_scaling") ? "rope_scaling" : "rope_parameters");
+  if (scaling.text_or("rope_type", scaling.text_or("type", "default")) == "default") return 1.0;
+  const double all_dim = scaling.real_or("mscale_all_dim", 0, 0, kMaxFactor);
+  if (all_dim == 0) return 1.0;
+  const double factor = magnitude(scaling.real("factor", 1e-3, kMaxFactor), all_dim);
+  return factor * factor;
+}
+
 }  // namespace colibri

@@ -12,4 +12,8 @@ namespace colibri {
 /// Kinds: default, dynamic, linear, llama3, yarn. `default_theta` is the family's where the file gives none.
 RopeSpec parse_rope(ConfigReader& config, int head_dim, int context, double default_theta);
 
+/// What DeepSeek multiplies attention's scores by beside their scale: the square of yarn's attention factor for
+/// mscale_all_dim, where the file has that key; else 1.
+double parse_score_factor(ConfigReader& config);
+
 }  // namespace colibri

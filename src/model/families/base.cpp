@@ -9,8 +9,6 @@
 namespace colibri {
 namespace {
 
-constexpr int kMaxHeads = 4096;
-constexpr int kMaxHeadDim = 4096;
 constexpr double kMaxScale = 1e6;
 
 AttentionSpec parse_attention(ConfigReader& config, const ModelSpec& spec, const Defaults& defaults) {
@@ -33,7 +31,7 @@ AttentionSpec parse_attention(ConfigReader& config, const ModelSpec& spec, const
 
 }  // namespace
 
-ModelSpec parse_base(ConfigReader& config, const Defaults& defaults) {
+ModelSpec parse_sizes(ConfigReader& config, const Defaults& defaults) {
   ModelSpec spec;
   spec.vocab = config.integer("vocab_size", 1, kMaxVocab);
   spec.d_model = config.integer("hidden_size", 1, kMaxWidth);
@@ -44,8 +42,14 @@ ModelSpec parse_base(ConfigReader& config, const Defaults& defaults) {
   const int n_layers = config.integer("num_hidden_layers", 1, kMaxLayers);
   if (const std::string act = config.text_or("hidden_act", "silu"); act != "silu")
     config.refuse("hidden_act", "\"" + act.substr(0, 40) + "\" is not supported, only silu");
-  const LayerSpec layer{parse_attention(config, spec, defaults), DenseFfn{}};
-  if (!config.failed()) spec.layers.assign(static_cast<std::size_t>(n_layers), layer);
+  if (!config.failed()) spec.layers.resize(static_cast<std::size_t>(n_layers));
+  return spec;
+}
+
+ModelSpec parse_base(ConfigReader& config, const Defaults& defaults) {
+  ModelSpec spec = parse_sizes(config, defaults);
+  const AttentionSpec attention = parse_attention(config, spec, defaults);
+  for (LayerSpec& layer : spec.layers) layer.mixer = attention;
   return spec;
 }
 
@@ -71,33 +75,33 @@ RouterSpec parse_router(ConfigReader& config, const ModelSpec& spec, bool norm_t
   return router;
 }
 
+void parse_groups(ConfigReader& config, RouterSpec& router) {
+  router.n_groups = config.integer_or("n_group", 1, 1, std::min(router.n_experts, kMaxExpertGroups));
+  router.top_groups = config.integer_or("topk_group", router.n_groups, 1, router.n_groups);
+  const int size = router.n_experts / router.n_groups;
+  if (router.n_experts % router.n_groups != 0) config.refuse("n_group", "does not divide n_routed_experts");
+  if (router.n_groups > 1 && size < 2) config.refuse("n_group", "leaves groups of one expert");
+  if (router.top_groups * size < router.top_k) config.refuse("topk_group", "leaves fewer than num_experts_per_tok");
+}
+
 RouterSpec parse_corrected_router(ConfigReader& config, const ModelSpec& spec) {
   RouterSpec router = parse_router(config, spec, config.flag("norm_topk_prob"), {.n_experts = "n_routed_experts"});
   router.score = RouterScore::sigmoid;
   router.correction = true;
   router.scale = static_cast<float>(config.real("routed_scaling_factor", 0, kMaxScale));
-  router.n_groups = config.integer_or("n_group", 1, 1, std::min(router.n_experts, kMaxExpertGroups));
-  router.top_groups = config.integer_or("topk_group", router.n_groups, 1, router.n_groups);
+  parse_groups(config, router);
   router.group_score = GroupScore::best_two;
-  const int size = router.n_experts / router.n_groups;
-  if (router.n_experts % router.n_groups != 0) config.refuse("n_group", "does not divide n_routed_experts");
-  if (router.n_groups > 1 && size < 2) config.refuse("n_group", "leaves groups of one expert");
-  if (router.top_groups * size < router.top_k) config.refuse("topk_group", "leaves fewer than num_experts_per_tok");
   return router;
 }
 
-void set_dense_first(ConfigReader& config, ModelSpec& spec, const RouterSpec& router) {
+void set_shared_moe(ConfigReader& config, ModelSpec& spec, const RouterSpec& router, int n_dense) {
   MoeFfn moe{.router = router, .d_ff = config.integer("moe_intermediate_size", 1, kMaxWidth)};
   const int n_shared = config.integer("n_shared_experts", 0, kMaxWidth);
   if (n_shared > kMaxWidth / moe.d_ff) config.refuse("n_shared_experts", "the shared experts are too wide");
   if (config.failed()) return;
   moe.shared_d_ff = n_shared * moe.d_ff;
-  const int n_layers = static_cast<int>(spec.layers.size());
-  const int n_dense = config.integer("first_k_dense_replace", 0, n_layers);
-  if (config.integer_or("moe_layer_freq", 1, 1, kMaxLayers) != 1)
-    config.refuse("moe_layer_freq", "only 1 is supported");
   const int dense_d_ff = n_dense > 0 ? config.integer("intermediate_size", 1, kMaxWidth) : 0;
-  for (int i = 0; i < n_layers; ++i) {
+  for (int i = 0; i < static_cast<int>(spec.layers.size()); ++i) {
     auto& ffn = spec.layers[static_cast<std::size_t>(i)].ffn;
     if (i < n_dense) {
       ffn = DenseFfn{dense_d_ff};
@@ -105,6 +109,13 @@ void set_dense_first(ConfigReader& config, ModelSpec& spec, const RouterSpec& ro
       ffn = moe;
     }
   }
+}
+
+void set_dense_first(ConfigReader& config, ModelSpec& spec, const RouterSpec& router) {
+  const int n_dense = config.integer("first_k_dense_replace", 0, static_cast<int>(spec.layers.size()));
+  if (config.integer_or("moe_layer_freq", 1, 1, kMaxLayers) != 1)
+    config.refuse("moe_layer_freq", "only 1 is supported");
+  set_shared_moe(config, spec, router, n_dense);
 }
 
 void set_sparse(ConfigReader& config, ModelSpec& spec, const MoeFfn& moe) {

@@ -12,8 +12,11 @@
 
 namespace colibri {
 
+ModelSpec parse_deepseek_v2(ConfigReader& config);
+ModelSpec parse_deepseek_v3(ConfigReader& config);
 ModelSpec parse_dots1(ConfigReader& config);
 ModelSpec parse_glm4_moe(ConfigReader& config);
+ModelSpec parse_glm4_moe_lite(ConfigReader& config);
 ModelSpec parse_hunyuan_v1_moe(ConfigReader& config);
 ModelSpec parse_llama(ConfigReader& config);
 ModelSpec parse_minimax_m2(ConfigReader& config);
@@ -31,6 +34,8 @@ ModelSpec parse_qwen3_5_moe(ConfigReader& config);
 inline AttentionSpec& attention_of(LayerSpec& layer) { return std::get<AttentionSpec>(layer.mixer); }
 
 inline constexpr int kMaxContext = 1 << 28;
+inline constexpr int kMaxHeads = 4096;
+inline constexpr int kMaxHeadDim = 4096;
 
 /// A family's values where the file gives none.
 struct Defaults {
@@ -38,6 +43,12 @@ struct Defaults {
   double norm_eps = 1e-6;
   int head_dim = 0;  // 0: hidden_size / num_attention_heads
 };
+
+/// The sizes of the whole, with as many layers as the file asks for, whose mixer and FFN have no sizes yet.
+ModelSpec parse_sizes(ConfigReader& config, const Defaults& defaults = {});
+
+/// parse_sizes() with latent attention in every layer. Neighbours turn together, unless rope_interleave is false.
+ModelSpec parse_latent_base(ConfigReader& config, const Defaults& defaults = {});
 
 /// Sizes, attention without biases, norms or windows, and rope: every layer alike, with a dense FFN of d_ff 0.
 ModelSpec parse_base(ConfigReader& config, const Defaults& defaults = {});
@@ -58,8 +69,14 @@ RouterSpec parse_router(ConfigReader& config, const ModelSpec& spec, bool norm_t
 /// best two, and a scale. Keys n_routed_experts, n_group, topk_group, norm_topk_prob, routed_scaling_factor.
 RouterSpec parse_corrected_router(ConfigReader& config, const ModelSpec& spec);
 
+/// Sets n_groups and top_groups from n_group and topk_group; without them all experts are one group.
+void parse_groups(ConfigReader& config, RouterSpec& router);
+
 /// MoE layers whose experts are moe_intermediate_size wide beside n_shared_experts shared ones, all but the first
-/// first_k_dense_replace, which are dense.
+/// n_dense, which are dense.
+void set_shared_moe(ConfigReader& config, ModelSpec& spec, const RouterSpec& router, int n_dense);
+
+/// The same with first_k_dense_replace.
 void set_dense_first(ConfigReader& config, ModelSpec& spec, const RouterSpec& router);
 
 /// Qwen's placing of MoE layers: every decoder_sparse_step-th, except mlp_only_layers; the others are dense.

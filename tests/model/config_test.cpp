@@ -47,7 +47,8 @@ TEST(Config, ParameterCountsAreThePublishedOnes) {
       {"qwen3-30b-a3b", 30.5, 3.3, 0.06},      {"mixtral-8x7b", 46.7, 12.9, 0.06},
       {"olmoe-1b-7b", 6.9, 1.3, 0.06},         {"qwen1.5-moe-a2.7b", 14.3, 2.7, 0.06},
       {"qwen2-57b-a14b", 57.4, 14, 0.6},       {"openbuddy-30ba3b", 30.5, 3.3, 0.06},
-      {"qwen3-coder-480b-a35b", 480, 35, 0.6},
+      {"qwen3-coder-480b-a35b", 480, 35, 0.6}, {"deepseek-v2-lite", 15.7, 2.4, 0.3},
+      {"deepseek-v2.5", 236, 21, 0.6},         {"moonlight-16b-a3b", 16, 3, 0.3},
   };
   for (const Fact& fact : facts) {
     SCOPED_TRACE(fact.name);
@@ -112,6 +113,54 @@ TEST(Config, OlmoeNormalisesAllHeadsTogetherAndItsEpsilonMayBeAbsent) {
   expect_ok(config);
   EXPECT_EQ(attention_of(config->spec.layers[0]).qk_norm, QkNorm::full);
   EXPECT_FLOAT_EQ(config->spec.norm_eps, 1e-5F);
+}
+
+TEST(Config, DeepseekV2HasLatentAttentionAndSoftmaxScores) {
+  const auto config = published("deepseek-v2-lite");
+  expect_ok(config);
+  const ModelSpec& spec = config->spec;
+  const auto& attention = std::get<LatentAttentionSpec>(spec.layers[26].mixer);
+  EXPECT_EQ(attention.n_heads, 16);
+  EXPECT_EQ(attention.q_rank, 0);
+  EXPECT_EQ(attention.cached(), 576);
+  EXPECT_EQ(attention.q_dim(), 192);
+  EXPECT_EQ(attention.v_dim, 128);
+  EXPECT_EQ(attention.rope.pairs, RopePairs::neighbours);
+  EXPECT_FLOAT_EQ(attention.rope.scale, 1.0F) << "mscale and mscale_all_dim cancel";
+  EXPECT_FLOAT_EQ(attention.scale, std::pow(0.0707F * std::log(40.0F) + 1.0F, 2.0F) / std::sqrt(192.0F));
+  EXPECT_EQ(kv_values_per_token(spec), 27 * 576);
+  ASSERT_EQ(spec.kv_groups.size(), 1U);
+  EXPECT_EQ(spec.kv_groups[0].latent_dim, 576);
+  EXPECT_TRUE(std::holds_alternative<DenseFfn>(spec.layers[0].ffn));
+  const auto& moe = std::get<MoeFfn>(spec.layers[1].ffn);
+  EXPECT_EQ(moe.shared_d_ff, 2 * 1408);
+  EXPECT_FALSE(moe.shared_gate || moe.router.norm_topk || moe.router.correction);
+  EXPECT_EQ(moe.router.score, RouterScore::softmax);
+  EXPECT_EQ(moe.router.n_groups, 1);
+
+  const auto grouped = published("deepseek-v2.5");
+  expect_ok(grouped);
+  const auto& router = std::get<MoeFfn>(grouped->spec.layers[1].ffn).router;
+  EXPECT_EQ(std::get<LatentAttentionSpec>(grouped->spec.layers[0].mixer).q_rank, 1536);
+  EXPECT_EQ(router.n_groups, 8);
+  EXPECT_EQ(router.top_groups, 3);
+  EXPECT_EQ(router.group_score, GroupScore::best);
+  EXPECT_FLOAT_EQ(router.scale, 16.0F);
+}
+
+TEST(Config, DeepseekV3CorrectsAndNormalisesItsChoice) {
+  for (const char* name : {"moonlight-16b-a3b", "joyai-llm-flash"}) {
+    const auto config = published(name);
+    expect_ok(config);
+    EXPECT_TRUE(std::holds_alternative<LatentAttentionSpec>(config->spec.layers[0].mixer));
+    const auto& router = std::get<MoeFfn>(config->spec.layers[1].ffn).router;
+    EXPECT_TRUE(router.correction && router.norm_topk);
+    EXPECT_EQ(router.score, RouterScore::sigmoid);
+    EXPECT_EQ(router.group_score, GroupScore::best_two);
+  }
+  const auto halves = with("deepseek_v3", "rope_interleave", "false");
+  expect_ok(halves);
+  EXPECT_EQ(std::get<LatentAttentionSpec>(halves->spec.layers[0].mixer).rope.pairs, RopePairs::halves);
 }
 
 TEST(Config, SparseStepAndMlpOnlyLayersPlaceDenseLayers) {
@@ -245,6 +294,30 @@ TEST(Config, HostileValuesNameTheirKey) {
       {"minimax_m2", "attn_type_list", "[1, 0]"},
       {"minimax_m2", "scoring_func", "\"softmax\""},
       {"minimax_m2", "rotary_dim", "64"},
+      {"deepseek_v2", "topk_method", "null"},
+      {"deepseek_v2", "topk_method", "\"noaux_tc\""},
+      {"deepseek_v2", "scoring_func", "\"sigmoid\""},
+      {"deepseek_v2", "norm_topk_prob", "true"},
+      {"deepseek_v2", "rope_interleave", "false"},
+      {"deepseek_v2", "mlp_bias", "true"},
+      {"deepseek_v2_group", "n_group", "null"},
+      {"deepseek_v2_group", "topk_group", "1"},
+      {"deepseek_v3", "topk_method", "\"greedy\""},
+      {"deepseek_v3", "scoring_func", "\"softmax\""},
+      {"deepseek_v3", "n_group", "null"},
+      {"deepseek_v3", "kv_lora_rank", "null"},
+      {"deepseek_v3", "kv_lora_rank", "4097"},
+      {"deepseek_v3", "q_lora_rank", "0"},
+      {"deepseek_v3", "qk_rope_head_dim", "15"},
+      {"deepseek_v3", "qk_nope_head_dim", "0"},
+      {"deepseek_v3", "v_head_dim", "null"},
+      {"deepseek_v3", "num_key_value_heads", "2"},
+      {"deepseek_v3", "attention_bias", "true"},
+      {"deepseek_v3", "partial_rotary_factor", "0.5"},
+      {"deepseek_v3", "moe_layer_freq", "2"},
+      {"glm4_moe_lite", "mlp_layer_types", "[\"dense\", \"sparse\"]"},
+      {"glm4_moe_lite", "mlp_layer_types", "[\"dense\", \"sparse\", \"dense\"]"},
+      {"glm4_moe_lite", "mlp_layer_types", "[\"dense\", \"sparse\", 7]"},
       {"llama", "mlp_bias", "true"},
       {"llama", "num_experts", "8"},
       {"qwen3", "model_type", "7"},

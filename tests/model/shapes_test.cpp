@@ -13,8 +13,14 @@ namespace {
 
 using namespace test;
 
+const RopeSpec& rope_of(const LayerSpec& layer) {
+  const auto* latent = std::get_if<LatentAttentionSpec>(&layer.mixer);
+  return latent != nullptr ? latent->rope : attention_of(layer).rope;
+}
+
 TEST(Shapes, EqualThePublishedConfigs) {
-  for (const char* name : {"qwen3-30b-a3b", "mixtral-8x7b", "qwen1.5-moe-a2.7b", "qwen2-57b-a14b"}) {
+  for (const char* name :
+       {"qwen3-30b-a3b", "mixtral-8x7b", "qwen1.5-moe-a2.7b", "qwen2-57b-a14b", "deepseek-v2-lite"}) {
     SCOPED_TRACE(name);
     const auto shape = synthetic_shape(name);
     const auto config = read_config_file(kSource + "/tests/model/data/configs/" + name + ".json");
@@ -23,7 +29,7 @@ TEST(Shapes, EqualThePublishedConfigs) {
     EXPECT_EQ(model_parameters(*shape).total, model_parameters(config->spec).total);
     EXPECT_EQ(model_parameters(*shape).active, model_parameters(config->spec).active);
     EXPECT_EQ(kv_values_per_token(*shape), kv_values_per_token(config->spec));
-    EXPECT_EQ(attention_of(shape->layers[0]).rope.inv_freq, attention_of(config->spec.layers[0]).rope.inv_freq);
+    EXPECT_EQ(rope_of(shape->layers[0]).inv_freq, rope_of(config->spec.layers[0]).inv_freq);
     EXPECT_EQ(shape->norm_eps, config->spec.norm_eps);
   }
 }

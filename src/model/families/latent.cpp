@@ -20,6 +20,7 @@ LatentAttentionSpec parse_latent_attention(ConfigReader& config, const ModelSpec
   attention.kv_rank = config.integer("kv_lora_rank", 1, kMaxHeadDim);
   attention.nope_dim = config.integer("qk_nope_head_dim", 1, kMaxHeadDim);
   attention.rope_dim = config.integer("qk_rope_head_dim", 2, kMaxHeadDim);
+  if (attention.rope_dim % 2 != 0) config.refuse("qk_rope_head_dim", "not an even number");
   attention.v_dim = config.integer("v_head_dim", 1, kMaxHeadDim);
   for (const int dim : {attention.cached(), attention.q_dim(), attention.v_dim}) {
     if (dim > kMaxWidth / attention.n_heads)

@@ -218,8 +218,13 @@ Result<Model> open_model(const BenchOptions& options) {
 
 Status bench_command(const BenchOptions& options) {
   TRY(exponent, zipf_exponent(options.router));
+  if (options.model && (options.layers != 0 || options.vocab != 0))
+    return Error{Exit::usage, "--layers and --vocab: cut synthetic shapes alone"};
   TRY(backend, make_backend(options.common.device, options.common.threads));
   TRY(model, open_model(options));
+  if (options.prompt + options.gen > model.spec.context)
+    return data_error("--prompt and --gen: " + std::to_string(options.prompt + options.gen) +
+                      " tokens exceed the model's context of " + std::to_string(model.spec.context));
   const std::unique_ptr<Backend> zipf = exponent > 0.0 ? make_zipf_backend(*backend, exponent) : nullptr;
   Backend& measured = zipf ? *zipf : *backend;
 

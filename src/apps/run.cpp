@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `colibri run`: one prompt, one answer, streamed as text or reported as one JSON document.
 #include <cstdio>
+#include <utility>
 
 #include "apps/session.h"
 #include "base/memory.h"
@@ -10,8 +11,14 @@ namespace {
 
 const char* finish_name(Finish finish) { return finish == Finish::length ? "length" : "stop"; }
 
-/// The conversation of a --messages file: messages, tools, add_generation_prompt and any other template variable.
-Result<std::vector<std::int32_t>> conversation_ids(const std::string& path, const LoadedModel& loaded) {
+/// What was given, read before the model: a mistake in it costs nothing. One of the three is filled.
+struct Input {
+  std::vector<std::int32_t> ids;
+  Json conversation;  // messages, tools, add_generation_prompt and any other template variable
+  std::string text;   // of --raw
+};
+
+Result<Json> read_conversation(const std::string& path) {
   TRY(text, read_text(path));
   TRY(file, parse_json(text).at(path));
   const Json* messages = file.find("messages");
@@ -19,26 +26,45 @@ Result<std::vector<std::int32_t>> conversation_ids(const std::string& path, cons
   const Json* generate = file.find("add_generation_prompt");
   if (generate != nullptr && !generate->is_bool())
     return data_error(path + ": add_generation_prompt: must be true or false");
-  const Json* tools = file.find("tools");
-  if (tools != nullptr && tools->is_null()) tools = nullptr;
-  TRY(prompt, loaded.chat_prompt({messages, tools, &file, generate == nullptr || generate->as_bool()}));
-  return std::move(prompt.ids);
+  return std::move(file);
 }
 
-/// Prompt ids from whichever of --prompt, --messages and --ids was given.
-Result<std::vector<std::int32_t>> prompt_ids(const RunOptions& options, const LoadedModel& loaded) {
-  if (options.ids) return parse_ids(*options.ids);
-  if (options.messages) return conversation_ids(*options.messages, loaded);
-  std::string text = *options.prompt;
-  if (text == "-") {
-    TRY(input, read_text("-"));
-    text = std::move(input);
+/// From whichever of --prompt, --messages and --ids was given.
+Result<Input> read_input(const RunOptions& options) {
+  Input input;
+  if (options.ids) {
+    TRY(ids, parse_ids(*options.ids));
+    input.ids = std::move(ids);
+    return input;
   }
-  if (options.raw) return loaded.raw_prompt(text);
+  if (options.messages) {
+    TRY(conversation, read_conversation(*options.messages));
+    input.conversation = std::move(conversation);
+    return input;
+  }
+  input.text = *options.prompt;
+  if (input.text == "-") {
+    TRY(text, read_text("-"));
+    input.text = std::move(text);
+  }
+  if (options.raw) return input;
   Json messages = Json::Array{};
   if (options.system) messages.as_array().push_back(Json::Object{{"role", "system"}, {"content", *options.system}});
-  messages.as_array().push_back(Json::Object{{"role", "user"}, {"content", std::move(text)}});
-  TRY(prompt, loaded.chat_prompt({.messages = &messages}));
+  messages.as_array().push_back(Json::Object{{"role", "user"}, {"content", std::exchange(input.text, {})}});
+  input.conversation.set("messages", std::move(messages));
+  return input;
+}
+
+Result<std::vector<std::int32_t>> prompt_ids(Input input, const LoadedModel& loaded) {
+  if (!input.ids.empty()) return std::move(input.ids);
+  if (input.conversation.is_null()) return loaded.raw_prompt(input.text);
+  const Json& file = input.conversation;
+  const Json* tools = file.find("tools");
+  const Json* generate = file.find("add_generation_prompt");
+  TRY(prompt, loaded.chat_prompt({.messages = file.find("messages"),
+                                  .tools = tools != nullptr && tools->is_null() ? nullptr : tools,
+                                  .variables = &file,
+                                  .add_generation_prompt = generate == nullptr || generate->as_bool()}));
   return std::move(prompt.ids);
 }
 
@@ -81,8 +107,9 @@ Json report(const Session& session, const Answer& answer, const std::vector<std:
 
 Status run_command(const RunOptions& options) {
   const bool need_text = !options.ids;
+  TRY(input, read_input(options));
   TRY(session, Session::open(options.model, options.common, need_text));
-  TRY(prompt, prompt_ids(options, *session.loaded));
+  TRY(prompt, prompt_ids(std::move(input), *session.loaded));
   Request request = make_request(session, prompt, options.sampling);
   if (options.json) request.sampling.logprobs = 0;
   const Tokenizer* tokenizer = session.loaded->tokenizer ? &*session.loaded->tokenizer : nullptr;

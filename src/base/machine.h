@@ -12,8 +12,9 @@ namespace colibri {
 /// Model name from /proc/cpuinfo, or "unknown".
 std::string cpu_name();
 
-/// Best bandwidth in bytes per second that `threads` threads reach together, reading `bytes` of huge pages several times.
-/// Larger than the last-level cache measures memory; as large as a model measures what that model's weights can get.
+/// Best bandwidth in bytes per second that `threads` threads reach together, reading `bytes` of huge pages several
+/// times. Larger than the last-level cache measures memory; as large as a model measures what that model's weights can
+/// get.
 Result<double> measure_read_bandwidth(int threads, std::size_t bytes);
 
 }  // namespace colibri

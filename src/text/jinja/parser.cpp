@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Length: one grammar; cutting it would put mutually recursive functions into several files.
 // Recursive descent, one function per level of Jinja's grammar. Nesting is counted: the tree that comes out can be
 // walked by recursion on an ordinary stack.
 #include "text/jinja/parser.h"

@@ -15,6 +15,23 @@ constexpr TensorNames kMixtralNames{.router = "block_sparse_moe.gate",
                                     .expert_up = "w3",
                                     .expert_down = "w2"};
 
+constexpr TensorNames kLfm2Names{.final_norm = "model.embedding_norm",
+                                 .attn_norm = "operator_norm",
+                                 .o = "self_attn.out_proj",
+                                 .q_norm = "self_attn.q_layernorm",
+                                 .k_norm = "self_attn.k_layernorm",
+                                 .ffn_norm = "ffn_norm",
+                                 .dense = "feed_forward.",
+                                 .gate = "w1",
+                                 .up = "w3",
+                                 .down = "w2",
+                                 .router = "feed_forward.gate",
+                                 .router_correction = "feed_forward.expert_bias",
+                                 .experts = "feed_forward.experts.",
+                                 .expert_gate = "w1",
+                                 .expert_up = "w3",
+                                 .expert_down = "w2"};
+
 constexpr std::array<std::string_view, 1> kDrafting{"mtp."};
 constexpr std::array<std::string_view, 2> kDraftingAndVision{"mtp.", "model.visual."};
 
@@ -58,6 +75,7 @@ constexpr std::array kFamilies{
     Family{"hunyuan_v1_moe", parse_hunyuan_v1_moe, kHunyuanNames},
     Family{"joyai_llm_flash", parse_deepseek_v3, kDeepseekNames},
     Family{"kimi_k2", parse_deepseek_v3, kDeepseekNames},
+    Family{"lfm2_moe", parse_lfm2_moe, kLfm2Names},
     Family{"llama", parse_llama, {}},
     Family{"minimax_m2", parse_minimax_m2, kMinimaxNames},
     Family{"mistral", parse_mistral, {}},

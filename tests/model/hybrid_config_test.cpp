@@ -72,6 +72,22 @@ TEST(HybridConfig, TheOuterFileSaysWhatTheTextPartDoesNot) {
   expect_error(parse_config(config, "config.json"), Exit::data, {"config.json: text_config: head_dim: missing"});
 }
 
+TEST(HybridConfig, Lfm2HasConvolutionsAndDenseFirstLayers) {
+  const auto config = published("lfm2-8b-a1b");
+  expect_ok(config);
+  const ModelSpec& spec = config->spec;
+  EXPECT_NEAR(model_parameters(spec).total / 1e9, 8.3, 0.1);
+  EXPECT_NEAR(model_parameters(spec).active / 1e9, 1.5, 0.08);
+  EXPECT_EQ(recurrent_layers(spec), 18);
+  const auto& conv = std::get<ShortConvSpec>(spec.layers[0].mixer);
+  EXPECT_EQ(conv.width, 3);
+  EXPECT_EQ(conv.state_floats(), 2U * 2048);
+  EXPECT_TRUE(std::holds_alternative<DenseFfn>(spec.layers[1].ffn));
+  EXPECT_TRUE(std::holds_alternative<MoeFfn>(spec.layers[2].ffn));
+  EXPECT_FLOAT_EQ(spec.norm_eps, 1e-5F);
+  EXPECT_TRUE(spec.tied_embeddings);
+}
+
 TEST(HybridConfig, DraftingHeadsAndVisionAreNotAsked) {
   const TensorNames& names = find_family("qwen3_5_moe")->names;
   EXPECT_TRUE(names.ignores("mtp.layers.0.mlp.gate.weight"));
@@ -105,6 +121,16 @@ TEST(HybridConfig, KeysThatDecideAreRequiredAndBounded) {
       {"qwen3_5_moe", "attn_output_gate", "false"},
       {"qwen3_5_moe", "output_gate_type", "\"sigmoid\""},
       {"qwen3_5_moe", "mlp_only_layers", "[1]"},
+      {"lfm2_moe", "conv_L_cache", "null"},
+      {"lfm2_moe", "conv_L_cache", "1"},
+      {"lfm2_moe", "conv_bias", "null"},
+      {"lfm2_moe", "layer_types", "null"},
+      {"lfm2_moe", "layer_types", R"(["conv", "conv", "linear_attention"])"},
+      {"lfm2_moe", "norm_eps", "null"},
+      {"lfm2_moe", "norm_topk_prob", "null"},
+      {"lfm2_moe", "use_expert_bias", "null"},
+      {"lfm2_moe", "routed_scaling_factor", "null"},
+      {"lfm2_moe", "num_dense_layers", "null"},
   };
   for (const Hostile& item : cases) {
     SCOPED_TRACE(std::string(item.model) + " " + item.key + " " + item.value);

@@ -18,6 +18,7 @@ ModelSpec parse_dots1(ConfigReader& config);
 ModelSpec parse_glm4_moe(ConfigReader& config);
 ModelSpec parse_glm4_moe_lite(ConfigReader& config);
 ModelSpec parse_hunyuan_v1_moe(ConfigReader& config);
+ModelSpec parse_lfm2_moe(ConfigReader& config);
 ModelSpec parse_llama(ConfigReader& config);
 ModelSpec parse_minimax_m2(ConfigReader& config);
 ModelSpec parse_mistral(ConfigReader& config);

@@ -164,7 +164,7 @@ void run(int threads) {
                        backend->rope_and_store(q, k, v, attention, head_ones, head_ones, 1e-6F, batch, l.kv);
                      }));
     total += measure("attention", kLayers * keys * 4 * kHeads * kHeadDim, kLayers * keys * 8 * kKvHeads * kHeadDim,
-                     each([&](Layer& l) { backend->attention(q, attention, batch, l.kv, hn); }));
+                     each([&](Layer& l) { backend->attention(q, attention, {}, batch, l.kv, hn); }));
     total += measure("o", kLayers * rows * dense, kLayers * dense,
                      each([&](Layer& l) { backend->linear(hn, l.o, {}, false, xn); }));
     total +=

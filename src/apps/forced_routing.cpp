@@ -26,6 +26,11 @@ class ZipfBackend : public Backend {
   void rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) override {
     inner_.rms_norm(x, weight, eps, out);
   }
+  void layer_norm(ConstRows x, std::span<const float> weight, std::span<const float> bias, float eps,
+                  Rows out) override {
+    inner_.layer_norm(x, weight, bias, eps, out);
+  }
+  void scale(Rows x, float factor) override { inner_.scale(x, factor); }
   void linear(ConstRows x, const Matrix& w, std::span<const float> bias, bool accumulate, Rows out) override {
     inner_.linear(x, w, bias, accumulate, out);
   }
@@ -33,8 +38,9 @@ class ZipfBackend : public Backend {
                       std::span<const float> k_norm, float eps, const Batch& batch, const KvView& kv) override {
     inner_.rope_and_store(q, k, v, spec, q_norm, k_norm, eps, batch, kv);
   }
-  void attention(ConstRows q, const AttentionSpec& spec, const Batch& batch, const KvView& kv, Rows out) override {
-    inner_.attention(q, spec, batch, kv, out);
+  void attention(ConstRows q, const AttentionSpec& spec, std::span<const float> sinks, const Batch& batch,
+                 const KvView& kv, Rows out) override {
+    inner_.attention(q, spec, sinks, batch, kv, out);
   }
   void latent_rope_and_store(ConstRows q, ConstRows latents, const LatentAttentionSpec& spec,
                              std::span<const float> kv_norm, const Batch& batch, const LatentView& cache,

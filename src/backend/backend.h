@@ -56,6 +56,13 @@ class Backend {
   /// RMSNorm: out = x / sqrt(mean(x^2) + eps) * weight. weight [cols]. out may be x.
   virtual void rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) = 0;
 
+  /// LayerNorm: out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias. weight, bias [cols]. out may be x.
+  virtual void layer_norm(ConstRows x, std::span<const float> weight, std::span<const float> bias, float eps,
+                          Rows out) = 0;
+
+  /// x *= factor
+  virtual void scale(Rows x, float factor) = 0;
+
   /// out = x W^T + bias, or out += where `accumulate`. x [n, w.cols], out [n, w.rows], bias [w.rows] or empty.
   virtual void linear(ConstRows x, const Matrix& w, std::span<const float> bias, bool accumulate, Rows out) = 0;
 
@@ -64,8 +71,10 @@ class Backend {
   virtual void rope_and_store(Rows q, Rows k, ConstRows v, const AttentionSpec& spec, std::span<const float> q_norm,
                               std::span<const float> k_norm, float eps, const Batch& batch, const KvView& kv) = 0;
 
-  /// Causal attention of each row over its sequence's cache, this step's rows included. out [n, n_heads * head_dim].
-  virtual void attention(ConstRows q, const AttentionSpec& spec, const Batch& batch, const KvView& kv, Rows out) = 0;
+  /// Causal attention of each row over its sequence's cache, this step's rows included. out [n, n_heads * head_dim];
+  /// sinks [n_heads] where spec has them, else empty.
+  virtual void attention(ConstRows q, const AttentionSpec& spec, std::span<const float> sinks, const Batch& batch,
+                         const KvView& kv, Rows out) = 0;
 
   /// Normalises latents and turns rotary keys into the cache, and turns the queries' rotary parts to their place.
   /// latents [n, cached()]; kv_norm [kv_rank]; q [n, n_heads * q_dim()], of whose heads the last rope_dim values become

@@ -48,6 +48,7 @@ struct AttentionSpec {
   float scale = 0.0F;  // of q.k, usually head_dim ^ -0.5
   bool qkv_bias = false;
   bool o_bias = false;
+  bool sinks = false;        // each head's softmax has one more score, whose value is 0
   bool output_gate = false;  // each head's output is times sigmoid of a second projection beside q
   QkNorm qk_norm = QkNorm::none;
   int window = 0;    // a token sees itself and the window - 1 before it; 0: all
@@ -147,6 +148,17 @@ struct RouterSpec {
   float jitter = 0.0F;      // sparse_mixer: experts within 2 * jitter of the best, relatively, are near
 };
 
+/// What makes hidden values of gate and up: silu(gate) * up.
+struct SiluGate {};
+
+/// g * sigmoid(alpha * g) * (u + 1), where g is gate but limit at most, and u is up within +-limit (gpt-oss).
+struct ClampedGate {
+  float alpha = 0.0F;
+  float limit = 0.0F;
+};
+
+using Activation = std::variant<SiluGate, ClampedGate>;
+
 /// One SwiGLU: down(silu(gate x) * (up x)).
 struct DenseFfn {
   int d_ff = 0;
@@ -154,9 +166,11 @@ struct DenseFfn {
 
 struct MoeFfn {
   RouterSpec router;
-  int d_ff = 0;              // moe_intermediate_size, of one expert
-  int shared_d_ff = 0;       // shared expert beside the routed ones; 0: none
-  bool shared_gate = false;  // the shared expert's output is times sigmoid(w . x)
+  int d_ff = 0;                // moe_intermediate_size, of one expert
+  bool biases = false;         // of every expert's gate, up and down
+  Activation activation = {};  // of the routed experts
+  int shared_d_ff = 0;         // shared expert beside the routed ones; 0: none
+  bool shared_gate = false;    // the shared expert's output is times sigmoid(w . x)
 };
 
 /// What lets a token see the others.
@@ -184,12 +198,21 @@ struct KvGroupSpec {
   }
 };
 
+enum class NormKind : std::uint8_t {
+  rms,
+  layer,  // LayerNorm, with a bias
+};
+
 struct ModelSpec {
   std::string family;     // config.json model_type
   int vocab = 0;          // rows of the embedding
   int d_model = 0;        // hidden_size
   int context = 0;        // max_position_embeddings
-  float norm_eps = 0.0F;  // of every RMSNorm
+  float norm_eps = 0.0F;  // of every norm
+  NormKind norm = NormKind::rms;
+  float embedding_scale = 1.0F;
+  float logit_scale = 1.0F;
+  bool head_bias = false;
   bool tied_embeddings = false;
   int n_draft_layers = 0;  // stored behind the last layer, to predict further tokens; not loaded
   std::vector<LayerSpec> layers;

@@ -22,6 +22,14 @@ struct Pass {
   int rows() const { return batch.rows(); }
   Rows piece(float* data, int cols) const { return {data, rows(), cols}; }
 
+  void norm(ConstRows in, const std::vector<float>& weight, const std::vector<float>& bias, Rows out) {
+    if (spec.norm == NormKind::layer) {
+      backend.layer_norm(in, weight, bias, spec.norm_eps, out);
+    } else {
+      backend.rms_norm(in, weight, spec.norm_eps, out);
+    }
+  }
+
   void mix(const AttentionSpec& a, const MixerWeights& mixer, int layer, Rows x, Rows h) {
     const auto& w = std::get<AttentionWeights>(mixer);
     const int q_cols = a.q_cols();
@@ -33,7 +41,7 @@ struct Pass {
     backend.rope_and_store(q, qkv.columns(q_cols, kv_cols), qkv.columns(q_cols + kv_cols, kv_cols), a, w.q_norm,
                            w.k_norm, spec.norm_eps, batch, kv);
     const Rows out = piece(scratch.mixed, q_cols);
-    backend.attention(q, a, batch, kv, out);
+    backend.attention(q, a, w.sinks, batch, kv, out);
     if (a.output_gate) backend.sigmoid_mul(out, qkv.columns(q_cols + 2 * kv_cols, q_cols), out);
     backend.linear(out, w.wo, w.o_bias, true, x);
   }
@@ -122,7 +130,7 @@ struct Pass {
     backend.route(h, {w.router, w.router_bias, w.router_correction}, m.router, routing);
     dispatch_seconds += std::chrono::duration<double>(Clock::now() - start).count();
     count_experts(routing.ids);
-    backend.experts(h, routing, w.experts(), x);
+    backend.experts(h, routing, w.experts(m.activation), x);
     if (m.shared_d_ff == 0) return;
     const Rows shared = piece(scratch.shared, spec.d_model);
     dense(w.shared_gate_up, w.shared_down, false, h, shared);
@@ -153,12 +161,13 @@ void forward(Backend& backend, const Model& model, const Batch& batch, const KvP
   const Rows x = pass.piece(scratch.x, spec.d_model);
   const Rows h = pass.piece(scratch.h, spec.d_model);
   backend.embed(batch.tokens, weights.embedding, x);
+  if (spec.embedding_scale != 1.0F) backend.scale(x, spec.embedding_scale);
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& layer = spec.layers[i];
     const LayerWeights& w = weights.layers[i];
-    backend.rms_norm(x, w.attn_norm, spec.norm_eps, h);
+    pass.norm(x, w.attn_norm, w.attn_norm_bias, h);
     std::visit([&](const auto& mixer) { pass.mix(mixer, w.mixer, static_cast<int>(i), x, h); }, layer.mixer);
-    backend.rms_norm(x, w.ffn_norm, spec.norm_eps, h);
+    pass.norm(x, w.ffn_norm, w.ffn_norm_bias, h);
     if (const auto* moe = std::get_if<MoeFfn>(&layer.ffn)) {
       pass.moe(*moe, std::get<MoeWeights>(w.ffn), x, h);
     } else {
@@ -169,8 +178,9 @@ void forward(Backend& backend, const Model& model, const Batch& batch, const KvP
   const Rows last(scratch.last, logits.rows, spec.d_model);
   for (int r = 0; r < last.rows; ++r)
     std::copy_n(x.row(batch.logit_rows[static_cast<std::size_t>(r)]), spec.d_model, last.row(r));
-  backend.rms_norm(last, weights.final_norm, spec.norm_eps, last);
-  backend.linear(last, weights.head, {}, false, logits);
+  pass.norm(last, weights.final_norm, weights.final_norm_bias, last);
+  backend.linear(last, weights.head, weights.head_bias, false, logits);
+  if (spec.logit_scale != 1.0F) backend.scale(logits, spec.logit_scale);
   if (batch.rows() >= scratch.dispatch.tokens) scratch.dispatch = {pass.dispatch_seconds, batch.rows()};
 }
 

@@ -25,8 +25,10 @@ class Binder {
       prefix_ = std::string(names_.layers) + std::to_string(i) + ".";
       LayerWeights& layer = weights.layers[i];
       norm(names_.attn_norm, layer.attn_norm);
+      vector(join(prefix_, names_.attn_norm, ".bias"), layer.attn_norm_bias);
       std::visit([&](const auto& mixer) { bind_mixer(mixer, layer); }, spec_.layers[i].mixer);
       norm(names_.ffn_norm, layer.ffn_norm);
+      vector(join(prefix_, names_.ffn_norm, ".bias"), layer.ffn_norm_bias);
       if (auto* dense = std::get_if<DenseWeights>(&layer.ffn)) {
         swiglu(prefix_ + std::string(names_.dense), dense->gate_up, dense->down);
       } else {
@@ -34,7 +36,9 @@ class Binder {
       }
     }
     vector(join(names_.final_norm, ".weight"), weights.final_norm, names_.norm_plus);
+    vector(join(names_.final_norm, ".bias"), weights.final_norm_bias);
     if (!spec_.tied_embeddings) matrix(names_.head, weights.head);
+    vector(join(names_.head, ".bias"), weights.head_bias);
     return std::move(bindings_);
   }
 
@@ -91,6 +95,7 @@ class Binder {
     vector(join(prefix_, names_.o, ".bias"), weights.o_bias);
     norm(names_.q_norm, weights.q_norm);
     norm(names_.k_norm, weights.k_norm);
+    vector(join(prefix_, names_.sinks), weights.sinks);
   }
   void projection(std::string_view name, int count, AttentionWeights& weights, int first) {
     rows(join(prefix_, name), weights.wqkv, first, count);
@@ -179,27 +184,69 @@ class Binder {
     matrix(join(prefix, names_.down), down);
   }
 
-  void moe(MoeWeights& moe) {
-    matrix(join(prefix_, names_.router), moe.router);
-    vector(join(prefix_, names_.router, ".bias"), moe.router_bias);
-    vector(join(prefix_, names_.router_correction), moe.router_correction);
-    const ExpertTable table = moe.experts();
-    const auto n_experts = static_cast<int>(moe.records.size());
-    const auto [d_model, d_ff] = table.shape;
-    if (!names_.fused_gate_up.empty()) {
-      const Stored gate_up{join(prefix_, names_.fused_gate_up), {n_experts, 2 * d_ff, d_model}};
-      const Stored down{join(prefix_, names_.fused_down), {n_experts, d_model, d_ff}};
-      for (int e = 0; e < n_experts; ++e) {
-        slice(gate_up, std::int64_t{e} * 2 * d_ff, d_ff, table.gate(e), 0);
-        slice(gate_up, (std::int64_t{e} * 2 + 1) * d_ff, d_ff, table.up(e), 0);
-        slice(down, std::int64_t{e} * d_model, d_model, table.down(e), 0);
-      }
-    }
-    for (int e = 0; e < n_experts && names_.fused_gate_up.empty(); ++e) {
+  void apart(const ExpertTable& table) {
+    for (int e = 0; e < static_cast<int>(table.records.size()); ++e) {
       const std::string expert = prefix_ + std::string(names_.experts) + std::to_string(e) + ".";
       matrix(join(expert, names_.expert_gate), table.gate(e));
       matrix(join(expert, names_.expert_up), table.up(e));
       matrix(join(expert, names_.expert_down), table.down(e));
+    }
+  }
+
+  void fused(const ExpertTable& table) {
+    const std::int64_t n_experts = static_cast<std::int64_t>(table.records.size());
+    const int d_model = table.shape.d_model;
+    const int d_ff = table.shape.d_ff;
+    const Stored gate_up{join(prefix_, names_.fused_gate_up), {n_experts, 2 * d_ff, d_model}};
+    const Stored down{join(prefix_, names_.fused_down), {n_experts, d_model, d_ff}};
+    for (int e = 0; e < n_experts; ++e) {
+      slice(gate_up, std::int64_t{e} * 2 * d_ff, d_ff, table.gate(e), 0);
+      slice(gate_up, (std::int64_t{e} * 2 + 1) * d_ff, d_ff, table.up(e), 0);
+      slice(down, std::int64_t{e} * d_model, d_model, table.down(e), 0);
+    }
+  }
+
+  void fused_inputs(const ExpertTable& table) {
+    const std::int64_t n_experts = static_cast<std::int64_t>(table.records.size());
+    const int d_model = table.shape.d_model;
+    const int d_ff = table.shape.d_ff;
+    const auto tiles = [](const Matrix& whole) { return const_cast<std::byte*>(whole.data); };
+    const auto floats = [](const float* bias) { return const_cast<float*>(bias); };
+    const Stored gate_up{join(prefix_, names_.fused_gate_up), {n_experts, d_model, 2 * d_ff}};
+    const Stored down{join(prefix_, names_.fused_down), {n_experts, d_ff, d_model}};
+    const Stored gate_up_bias{gate_up.name + "_bias", {n_experts, 2 * d_ff}};
+    const Stored down_bias{down.name + "_bias", {n_experts, d_model}};
+    for (int e = 0; e < n_experts; ++e) {
+      bindings_.push_back({gate_up.name, gate_up.shape, std::int64_t{e} * d_model, d_model, 2 * d_ff,
+                           tiles(table.gate(e)), 0, nullptr, 0, true, tiles(table.up(e))});
+      bindings_.push_back(
+          {down.name, down.shape, std::int64_t{e} * d_ff, d_ff, d_model, tiles(table.down(e)), 0, nullptr, 0, true});
+      if (!table.shape.biases) continue;
+      // As [d_ff][2], of which the first column comes first.
+      bindings_.push_back({gate_up_bias.name, gate_up_bias.shape, std::int64_t{e} * d_ff, d_ff, 2, nullptr, 0,
+                           floats(table.gate_up_bias(e)), 0});
+      bindings_.push_back({down_bias.name, down_bias.shape, std::int64_t{e} * d_model, d_model, 1, nullptr, 0,
+                           floats(table.down_bias(e)), 0});
+    }
+  }
+
+  void moe(MoeWeights& moe) {
+    matrix(join(prefix_, names_.router), moe.router);
+    vector(join(prefix_, names_.router, ".bias"), moe.router_bias);
+    const auto n_experts = static_cast<std::int64_t>(moe.records.size());
+    const Stored correction{join(prefix_, names_.router_correction), {n_experts}};
+    slice(names_.correction_is_row ? Stored{correction.name, {1, n_experts}} : correction, 0,
+          static_cast<int>(n_experts), moe.router_correction, 0);
+    switch (names_.expert_storage) {
+      case ExpertStorage::apart:
+        apart(moe.experts());
+        break;
+      case ExpertStorage::fused:
+        fused(moe.experts());
+        break;
+      case ExpertStorage::fused_inputs:
+        fused_inputs(moe.experts());
+        break;
     }
     if (moe.shared_down.rows > 0) swiglu(prefix_ + std::string(names_.shared), moe.shared_gate_up, moe.shared_down);
     if (moe.shared_gate.rows > 0) matrix(join(prefix_, names_.shared_gate), moe.shared_gate);

@@ -26,6 +26,7 @@ struct Binding {
   float* values = nullptr;     // [cols][rows]
   float plus = 0.0F;           // added to the values
   bool transposed = false;     // they become the columns of a [cols, rows] matrix
+  std::byte* odd = nullptr;    // transposed: columns of tiles and of this matrix stand by turns
 };
 
 /// The one of the family's ways to name tensors that the checkpoint follows.

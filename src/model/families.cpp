@@ -39,6 +39,7 @@ constexpr TensorNames kQwen3NextNames{.delta_grouped = true, .norm_plus = 1, .ig
 
 constexpr TensorNames kQwen35Names{.norm_plus = 1, .ignored_starts = kDraftingAndVision};
 constexpr TensorNames fused(TensorNames names) {
+  names.expert_storage = ExpertStorage::fused;
   names.fused_gate_up = "mlp.experts.gate_up_proj";
   names.fused_down = "mlp.experts.down_proj";
   return names;
@@ -66,12 +67,31 @@ constexpr TensorNames kMinimaxNames{.router = "block_sparse_moe.gate",
                                     .expert_up = "w3",
                                     .expert_down = "w2"};
 
+constexpr std::array<std::string_view, 1> kErnieDrafting{"model.mtp_"};
+constexpr TensorNames kErnieNames{.router_correction = "mlp.moe_statics.e_score_correction_bias",
+                                  .correction_is_row = true,
+                                  .shared = "mlp.shared_experts.",
+                                  .ignored_starts = kErnieDrafting};
+
+constexpr TensorNames kGraniteNames{.router = "block_sparse_moe.router.layer",
+                                    .expert_storage = ExpertStorage::fused,
+                                    .fused_gate_up = "block_sparse_moe.input_linear.weight",
+                                    .fused_down = "block_sparse_moe.output_linear.weight"};
+
+constexpr TensorNames kGptOssNames{.router = "mlp.router",
+                                   .expert_storage = ExpertStorage::fused_inputs,
+                                   .fused_gate_up = "mlp.experts.gate_up_proj",
+                                   .fused_down = "mlp.experts.down_proj"};
+
 constexpr std::array kFamilies{
     Family{"deepseek_v2", parse_deepseek_v2, kDeepseekNames},
     Family{"deepseek_v3", parse_deepseek_v3, kDeepseekNames},
     Family{"dots1", parse_dots1, kDeepseekNames},
+    Family{"ernie4_5_moe", parse_ernie4_5_moe, kErnieNames},
     Family{"glm4_moe", parse_glm4_moe, kDeepseekNames},
     Family{"glm4_moe_lite", parse_glm4_moe_lite, kDeepseekNames},
+    Family{"gpt_oss", parse_gpt_oss, kGptOssNames},
+    Family{"granitemoe", parse_granitemoe, kGraniteNames},
     Family{"hunyuan_v1_moe", parse_hunyuan_v1_moe, kHunyuanNames},
     Family{"joyai_llm_flash", parse_deepseek_v3, kDeepseekNames},
     Family{"kimi_k2", parse_deepseek_v3, kDeepseekNames},
@@ -81,6 +101,7 @@ constexpr std::array kFamilies{
     Family{"mistral", parse_mistral, {}},
     Family{"mixtral", parse_mixtral, kMixtralNames},
     Family{"olmoe", parse_olmoe, {}},
+    Family{"phimoe", parse_phimoe, kMixtralNames},
     Family{"qwen2", parse_qwen2, {}},
     Family{"qwen2_moe", parse_qwen2_moe, {}},
     Family{"qwen3", parse_qwen3, {}},

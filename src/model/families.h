@@ -13,6 +13,13 @@
 
 namespace colibri {
 
+/// How the experts of a layer are stored.
+enum class ExpertStorage : std::uint8_t {
+  apart,         // a tensor for each matrix
+  fused,         // [n_experts, 2 * d_ff, d_model], gate before up, and [n_experts, d_model, d_ff]
+  fused_inputs,  // [n_experts, d_model, 2 * d_ff], gate and up by turns, and [n_experts, d_ff, d_model]; _bias beside
+};
+
 /// Names of stored tensors. Layer tensors are <layers><index>.<name>, an expert's <experts><index>.<name>; ".weight"
 /// or ".bias" ends each. The defaults are what most families use.
 struct TensorNames {
@@ -28,6 +35,7 @@ struct TensorNames {
   std::string_view o = "self_attn.o_proj";
   std::string_view q_norm = "self_attn.q_norm";
   std::string_view k_norm = "self_attn.k_norm";
+  std::string_view sinks = "self_attn.sinks";  // as it stands
 
   // Latent attention, whose queries without a latent of their own and whose outputs are q and o above.
   std::string_view q_down = "self_attn.q_a_proj";
@@ -50,12 +58,13 @@ struct TensorNames {
 
   std::string_view router = "mlp.gate";
   std::string_view router_correction = "mlp.gate.e_score_correction_bias";  // as it stands
+  bool correction_is_row = false;                                           // [1, n_experts]
   std::string_view experts = "mlp.experts.";
   std::string_view expert_gate = "gate_proj";
   std::string_view expert_up = "up_proj";
   std::string_view expert_down = "down_proj";
-  // One tensor for all experts, [n_experts, 2 * d_ff, d_model] and [n_experts, d_model, d_ff], as the names stand;
-  // empty: one for each.
+  ExpertStorage expert_storage = ExpertStorage::apart;
+  // As the names stand, of one tensor for all experts.
   std::string_view fused_gate_up = {};
   std::string_view fused_down = {};
   std::string_view shared = "mlp.shared_expert.";

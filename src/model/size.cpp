@@ -11,6 +11,7 @@ double mixer_parameters(double d, const AttentionSpec& attention) {
   double count = (attention.projected() + q) * d;  // q, k, v, gate, o
   if (attention.qkv_bias) count += attention.projected();
   if (attention.o_bias) count += d;
+  if (attention.sinks) count += attention.n_heads;
   if (norms_each_head(attention.qk_norm)) count += 2.0 * attention.head_dim;
   if (attention.qk_norm == QkNorm::full) count += q + kv;
   return count;
@@ -36,6 +37,8 @@ double mixer_parameters(double d, const LatentAttentionSpec& attention) {
   return count + d * heads * attention.v_dim;
 }
 
+double norm_parameters(const ModelSpec& spec) { return (spec.norm == NormKind::layer ? 2.0 : 1.0) * spec.d_model; }
+
 double kv_values(const AttentionSpec& attention) { return 2.0 * attention.n_kv_heads * attention.head_dim; }
 double kv_values(const LatentAttentionSpec& attention) { return attention.cached(); }
 double kv_values(const DeltaNetSpec&) { return 0; }
@@ -45,7 +48,7 @@ double kv_values(const ShortConvSpec&) { return 0; }
 
 ParameterCount layer_parameters(const ModelSpec& spec, const LayerSpec& layer) {
   const double d = spec.d_model;
-  double always = 2 * d;  // two norms
+  double always = 2 * norm_parameters(spec);
   always += std::visit([&](const auto& mixer) { return mixer_parameters(d, mixer); }, layer.mixer);
   if (const auto* dense = std::get_if<DenseFfn>(&layer.ffn)) {
     always += 3.0 * d * dense->d_ff;
@@ -54,12 +57,13 @@ ParameterCount layer_parameters(const ModelSpec& spec, const LayerSpec& layer) {
   const auto& moe = std::get<MoeFfn>(layer.ffn);
   always += (d + (moe.router.bias ? 1 : 0) + (moe.router.correction ? 1 : 0)) * moe.router.n_experts;
   always += 3.0 * d * moe.shared_d_ff + (moe.shared_gate ? d : 0);
-  const double expert = 3.0 * d * moe.d_ff;
+  const double expert = 3.0 * d * moe.d_ff + (moe.biases ? d + 2.0 * moe.d_ff : 0);
   return {always + moe.router.n_experts * expert, always + moe.router.top_k * expert};
 }
 
 ParameterCount model_parameters(const ModelSpec& spec) {
-  const double tables = static_cast<double>(spec.vocab) * spec.d_model * (spec.tied_embeddings ? 1 : 2) + spec.d_model;
+  const double tables = static_cast<double>(spec.vocab) * spec.d_model * (spec.tied_embeddings ? 1 : 2) +
+                        norm_parameters(spec) + (spec.head_bias ? spec.vocab : 0);
   ParameterCount count{tables, tables};
   for (const LayerSpec& layer : spec.layers) {
     const ParameterCount of_layer = layer_parameters(spec, layer);

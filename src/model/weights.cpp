@@ -35,6 +35,7 @@ AttentionWeights lay_out(const ModelSpec& spec, const AttentionSpec& attention, 
   AttentionWeights weights;
   weights.wqkv = arena.matrix(attention.projected(), spec.d_model);
   weights.wo = arena.matrix(spec.d_model, q);
+  if (attention.sinks) weights.sinks = floats(attention.n_heads);
   if (attention.qkv_bias) weights.qkv_bias = floats(attention.projected());
   if (attention.o_bias) weights.o_bias = floats(spec.d_model);
   if (norms_each_head(attention.qk_norm)) weights.q_norm = weights.k_norm = floats(attention.head_dim);
@@ -86,12 +87,14 @@ LatentAttentionWeights lay_out(const ModelSpec& spec, const LatentAttentionSpec&
   return weights;
 }
 
+ExpertShape expert_shape(const ModelSpec& spec, const MoeFfn& ffn) { return {spec.d_model, ffn.d_ff, ffn.biases}; }
+
 MoeWeights lay_out(const ModelSpec& spec, const MoeFfn& ffn, Arena& arena) {
   MoeWeights moe;
   moe.router = arena.matrix(ffn.router.n_experts, spec.d_model);
   if (ffn.router.bias) moe.router_bias = floats(ffn.router.n_experts);
   if (ffn.router.correction) moe.router_correction = floats(ffn.router.n_experts);
-  moe.expert_shape = {spec.d_model, ffn.d_ff};
+  moe.expert_shape = expert_shape(spec, ffn);
   if (ffn.shared_d_ff > 0) {
     moe.shared_gate_up = arena.matrix(2 * ffn.shared_d_ff, spec.d_model);
     moe.shared_down = arena.matrix(spec.d_model, ffn.shared_d_ff);
@@ -106,10 +109,13 @@ std::size_t lay_out_dense(const ModelSpec& spec, const std::byte* start, ModelWe
   weights.embedding = arena.matrix(spec.vocab, spec.d_model);
   weights.head = spec.tied_embeddings ? weights.embedding : arena.matrix(spec.vocab, spec.d_model);
   weights.final_norm = floats(spec.d_model);
+  if (spec.norm == NormKind::layer) weights.final_norm_bias = floats(spec.d_model);
+  if (spec.head_bias) weights.head_bias = floats(spec.vocab);
   weights.layers.clear();
   for (const LayerSpec& layer_spec : spec.layers) {
     LayerWeights layer;
     layer.attn_norm = layer.ffn_norm = floats(spec.d_model);
+    if (spec.norm == NormKind::layer) layer.attn_norm_bias = layer.ffn_norm_bias = floats(spec.d_model);
     std::visit([&](const auto& mixer) { layer.mixer = lay_out(spec, mixer, arena); }, layer_spec.mixer);
     if (const auto* dense = std::get_if<DenseFfn>(&layer_spec.ffn)) {
       layer.ffn = DenseWeights{arena.matrix(2 * dense->d_ff, spec.d_model), arena.matrix(spec.d_model, dense->d_ff)};
@@ -124,7 +130,7 @@ std::size_t lay_out_dense(const ModelSpec& spec, const std::byte* start, ModelWe
 std::size_t slab_bytes(const ModelSpec& spec, const LayerSpec& layer) {
   const auto* moe = std::get_if<MoeFfn>(&layer.ffn);
   if (moe == nullptr) return 0;
-  return ExpertShape{spec.d_model, moe->d_ff}.record_bytes() * static_cast<std::size_t>(moe->router.n_experts);
+  return expert_shape(spec, *moe).record_bytes() * static_cast<std::size_t>(moe->router.n_experts);
 }
 
 }  // namespace

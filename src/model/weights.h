@@ -31,7 +31,7 @@ struct MoeWeights {
   Matrix shared_down;                     // [d_model, shared_d_ff]
   Matrix shared_gate;                     // [1, d_model]; no rows: no gate
 
-  ExpertTable experts() const { return {expert_shape, records}; }
+  ExpertTable experts(const Activation& activation = {}) const { return {expert_shape, records, activation}; }
 };
 
 struct AttentionWeights {
@@ -41,6 +41,7 @@ struct AttentionWeights {
   std::vector<float> o_bias;    // [d_model] or empty
   std::vector<float> q_norm;    // [head_dim], or [n_heads * head_dim] for QkNorm::full, or empty
   std::vector<float> k_norm;    // [head_dim], or [n_kv_heads * head_dim], or empty
+  std::vector<float> sinks;     // [n_heads] or empty
 };
 
 struct LatentAttentionWeights {
@@ -76,16 +77,20 @@ struct ShortConvWeights {
 using MixerWeights = std::variant<AttentionWeights, LatentAttentionWeights, DeltaNetWeights, ShortConvWeights>;
 
 struct LayerWeights {
-  std::vector<float> attn_norm;  // [d_model]
+  std::vector<float> attn_norm;       // [d_model]
+  std::vector<float> attn_norm_bias;  // [d_model], or empty for NormKind::rms
   MixerWeights mixer;
-  std::vector<float> ffn_norm;  // [d_model]
+  std::vector<float> ffn_norm;       // [d_model]
+  std::vector<float> ffn_norm_bias;  // like attn_norm_bias
   std::variant<DenseWeights, MoeWeights> ffn;
 };
 
 struct ModelWeights {
-  Matrix embedding;               // [vocab, d_model]
-  Matrix head;                    // [vocab, d_model]; the embedding itself where they are tied
-  std::vector<float> final_norm;  // [d_model]
+  Matrix embedding;                    // [vocab, d_model]
+  Matrix head;                         // [vocab, d_model]; the embedding itself where they are tied
+  std::vector<float> head_bias;        // [vocab] or empty
+  std::vector<float> final_norm;       // [d_model]
+  std::vector<float> final_norm_bias;  // like attn_norm_bias
   std::vector<LayerWeights> layers;
 
   Buffer dense;

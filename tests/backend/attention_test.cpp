@@ -13,13 +13,22 @@ struct Shape {
   int rope_dim;
   int window;
   QkNorm norm;
+  bool sinks = false;
+  RopePairs pairs = RopePairs::halves;
 };
 
-const std::vector<Shape> kShapes = {{1, 1, 16, 16, 0, QkNorm::none},           {4, 2, 64, 64, 0, QkNorm::per_head},
-                                    {6, 2, 24, 24, 17, QkNorm::full},          {8, 1, 32, 16, 100, QkNorm::none},
-                                    {16, 1, 8, 4, 1, QkNorm::per_head},        {3, 3, 10, 6, 64, QkNorm::none},
-                                    {32, 2, 128, 128, 33, QkNorm::none},       {2, 2, 160, 0, 0, QkNorm::full},
-                                    {4, 1, 40, 24, 0, QkNorm::per_head_turned}};
+const std::vector<Shape> kShapes = {{1, 1, 16, 16, 0, QkNorm::none},
+                                    {4, 2, 64, 64, 0, QkNorm::per_head},
+                                    {6, 2, 24, 24, 17, QkNorm::full},
+                                    {8, 1, 32, 16, 100, QkNorm::none},
+                                    {16, 1, 8, 4, 1, QkNorm::per_head},
+                                    {3, 3, 10, 6, 64, QkNorm::none},
+                                    {32, 2, 128, 128, 33, QkNorm::none},
+                                    {2, 2, 160, 0, 0, QkNorm::full},
+                                    {4, 1, 40, 24, 0, QkNorm::per_head_turned},
+                                    {6, 3, 24, 24, 0, QkNorm::none, true},
+                                    {8, 2, 40, 40, 20, QkNorm::none, true},
+                                    {4, 2, 48, 38, 0, QkNorm::per_head, false, RopePairs::neighbours}};
 
 /// One sequence's prompt: q, k, v before the rotation, and the weights of the norms.
 struct Prompt {
@@ -30,6 +39,7 @@ struct Prompt {
   Values v;
   Values q_norm;
   Values k_norm;
+  Values sinks;
 
   Prompt(const Shape& s, int tokens, unsigned seed)
       : shape(s),
@@ -38,7 +48,10 @@ struct Prompt {
         k(Values::random(tokens, s.n_kv_heads * s.head_dim, seed + 1)),
         v(Values::random(tokens, s.n_kv_heads * s.head_dim, seed + 2)),
         q_norm(Values::random(1, norm_size(s.n_heads), 77)),
-        k_norm(Values::random(1, norm_size(s.n_kv_heads), 78)) {
+        k_norm(Values::random(1, norm_size(s.n_kv_heads), 78)),
+        sinks(Values::random(1, s.sinks ? s.n_heads : 0, 79)) {
+    spec.sinks = s.sinks;
+    spec.rope.pairs = s.pairs;
     spec.qk_norm = s.norm;
     spec.rope.scale = 1.25F;
   }
@@ -77,7 +90,8 @@ Outcome run(Backend& backend, const Prompt& p, int chunk) {
     step.add(table, first, rows);
     rope(backend, p, q.view().slice(first, rows), k.view().slice(first, rows), p.v.view().slice(first, rows),
          step.batch(), cache.view());
-    backend.attention(q.view().slice(first, rows), p.spec, step.batch(), cache.view(), out.view().slice(first, rows));
+    backend.attention(q.view().slice(first, rows), p.spec, p.sinks.data, step.batch(), cache.view(),
+                      out.view().slice(first, rows));
   }
   return {q.data, k.data, out.data};
 }
@@ -91,7 +105,9 @@ void expect_rope_near(const Prompt& p, const Outcome& a, const Outcome& b) {
       const int d = static_cast<int>(i) % cols % p.shape.head_dim;
       const int half = p.shape.rope_dim / 2;
       // |a cos - b sin| hides a and b; their size is that of the rotated pair.
-      const std::ptrdiff_t other = d < half ? half : d < 2 * half ? -half : 0;
+      const std::ptrdiff_t first = p.shape.pairs == RopePairs::halves ? half : 1;
+      const bool leads = p.shape.pairs == RopePairs::halves ? d < half : d % 2 == 0;
+      const std::ptrdiff_t other = d >= 2 * half ? 0 : leads ? first : -first;
       const double magnitude = std::abs(y[i]) + std::abs(y[i + static_cast<std::size_t>(other)]);
       EXPECT_NEAR(x[i], y[i], 2 * roundings * kUnit * magnitude);
     }
@@ -138,8 +154,8 @@ TEST(Attention, IsWithinTheRoundingBoundOfTheReference) {
     rope(*backend("reference"), p, q.view(), k.view(), p.v.view(), step.batch(), cache.view());
     Values out(tokens, q.cols, kNan);
     Values expected(tokens, q.cols, kNan);
-    backend("cpu", 2)->attention(q.view(), p.spec, step.batch(), cache.view(), out.view());
-    backend("reference")->attention(q.view(), p.spec, step.batch(), cache.view(), expected.view());
+    backend("cpu", 2)->attention(q.view(), p.spec, p.sinks.data, step.batch(), cache.view(), out.view());
+    backend("reference")->attention(q.view(), p.spec, p.sinks.data, step.batch(), cache.view(), expected.view());
     const int group = s.n_heads / s.n_kv_heads;
     for (int r = 0; r < tokens; ++r) {
       const int first = s.window > 0 ? std::max(0, r - s.window + 1) : 0;
@@ -160,6 +176,7 @@ TEST(Attention, IsWithinTheRoundingBoundOfTheReference) {
           delta = std::max(delta, (s.head_dim + 2) * kUnit * p.spec.scale * magnitude);
           largest = std::max(largest, std::abs(score.back()));
         }
+        if (s.sinks) score.push_back(p.sinks.data[static_cast<std::size_t>(h)]);
         const double most = *std::max_element(score.begin(), score.end());
         double total = 0;
         for (double& value : score) total += value = std::exp(value - most);
@@ -237,7 +254,7 @@ TEST(Attention, DoesNotDependOnTheOtherSequences) {
     }
     rope(*cpu, prompts[0], q.view(), k.view(), v.view(), joint.batch(), cache.view());
     Values out(total, q_cols, kNan);
-    cpu->attention(q.view(), prompts[0].spec, joint.batch(), cache.view(), out.view());
+    cpu->attention(q.view(), prompts[0].spec, prompts[0].sinks.data, joint.batch(), cache.view(), out.view());
     expect_same_bits(out.data, expected, "joint step");
   }
 }
@@ -251,7 +268,7 @@ TEST(Attention, OfNoRowsDoesNothing) {
     Values none(0, 256, 0.0F);
     Values kv_none(0, 128, 0.0F);
     rope(*made, p, none.view(), kv_none.view(), kv_none.view(), batch, cache.view());
-    made->attention(none.view(), p.spec, batch, cache.view(), none.view());
+    made->attention(none.view(), p.spec, p.sinks.data, batch, cache.view(), none.view());
   }
 }
 
@@ -331,15 +348,16 @@ TEST(Attention, Speed) {
   report("rope_and_store 512 rows", 512.0 * 4 * (256 + 3 * 128), "GB/s",
          [&] { rope(*cpu, p, q.view(), k.view(), p.v.view(), prefill.batch(), cache.view()); });
   report("attention 512 rows at 0", 4.0 * 256 * 512 * 513 / 2, "GFLOP/s",
-         [&] { cpu->attention(q.view(), p.spec, prefill.batch(), cache.view(), out.view()); });
+         [&] { cpu->attention(q.view(), p.spec, p.sinks.data, prefill.batch(), cache.view(), out.view()); });
   Step decode;
   decode.add(table, 511, 1);
   report("rope_and_store 1 row", 4.0 * (256 + 3 * 128), "GB/s", [&] {
     rope(*cpu, p, q.view().slice(511, 1), k.view().slice(511, 1), p.v.view().slice(511, 1), decode.batch(),
          cache.view());
   });
-  report("attention 1 row at 511", 4.0 * 2 * 128 * 512, "GB/s",
-         [&] { cpu->attention(q.view().slice(511, 1), p.spec, decode.batch(), cache.view(), out.view().slice(0, 1)); });
+  report("attention 1 row at 511", 4.0 * 2 * 128 * 512, "GB/s", [&] {
+    cpu->attention(q.view().slice(511, 1), p.spec, p.sinks.data, decode.batch(), cache.view(), out.view().slice(0, 1));
+  });
 }
 
 }  // namespace

@@ -79,6 +79,7 @@ struct Experts {
   std::vector<hwy::AlignedFreeUniquePtr<std::byte[]>> bytes;
   std::vector<const std::byte*> records;
   ExpertShape shape;
+  Activation activation = {};
 
   static Experts random(int n, ExpertShape shape, unsigned seed) {
     Experts experts;
@@ -90,12 +91,18 @@ struct Experts {
       pack_random(record.get(), shape.d_ff, shape.d_model, base);
       pack_random(record.get() + shape.up_offset(), shape.d_ff, shape.d_model, base + 1);
       pack_random(record.get() + shape.down_offset(), shape.d_model, shape.d_ff, base + 2);
+      if (shape.biases) {
+        const Values gate_up = Values::random(1, 2 * shape.d_ff, base);
+        const Values down = Values::random(1, shape.d_model, base + 1);
+        std::memcpy(record.get() + shape.gate_up_bias_offset(), gate_up.data.data(), gate_up.data.size() * 4);
+        std::memcpy(record.get() + shape.down_bias_offset(), down.data.data(), down.data.size() * 4);
+      }
       experts.records.push_back(record.get());
       experts.bytes.push_back(std::move(record));
     }
     return experts;
   }
-  ExpertTable table() const { return {shape, records}; }
+  ExpertTable table() const { return {shape, records, activation}; }
 };
 
 inline std::unique_ptr<Backend> backend(std::string_view name, int threads = 1) {

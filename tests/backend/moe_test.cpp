@@ -216,9 +216,17 @@ struct Moe {
   ExpertShape shape;
 };
 
-const std::vector<Moe> kMoes = {{0, 4, 2, {16, 16}},   {1, 1, 1, {1, 1}},    {1, 4, 4, {32, 24}},
-                                {3, 6, 2, {40, 17}},   {17, 1, 1, {33, 70}}, {50, 8, 3, {48, 129}},
-                                {1, 32, 4, {256, 64}}, {70, 60, 4, {64, 33}}};
+const std::vector<Moe> kMoes = {{0, 4, 2, {16, 16}},       {1, 1, 1, {1, 1}},     {1, 4, 4, {32, 24}},
+                                {3, 6, 2, {40, 17}},       {17, 1, 1, {33, 70}},  {50, 8, 3, {48, 129}},
+                                {1, 32, 4, {256, 64}},     {70, 60, 4, {64, 33}}, {1, 4, 2, {40, 17, true}},
+                                {21, 5, 3, {48, 90, true}}};
+
+/// Those with biases have the clamped gate as well, with a limit that many values exceed.
+Experts random_experts(const Moe& m) {
+  Experts experts = Experts::random(m.n_experts, m.shape, 3);
+  if (m.shape.biases) experts.activation = ClampedGate{1.702F, 0.75F};
+  return experts;
+}
 
 /// Distinct experts for each row, and weights of both sizes.
 Choice random_choice(const Moe& m, unsigned seed) {
@@ -248,7 +256,7 @@ TEST(ExpertsCpu, AreWithinTheRoundingBoundOfTheReferenceAndTheSameEverywhere) {
     SCOPED_TRACE(testing::Message() << m.rows << " rows, " << m.n_experts << " experts, d_ff " << m.shape.d_ff);
     const Values x = Values::random(m.rows, m.shape.d_model, 1);
     const Values before = Values::random(m.rows, m.shape.d_model, 2);
-    const Experts experts = Experts::random(m.n_experts, m.shape, 3);
+    const Experts experts = random_experts(m);
     const Choice choice = random_choice(m, 4);
     const std::vector<float> expected = run(*backend("reference"), m, x, choice, experts, before);
     const std::vector<float> out =
@@ -267,11 +275,20 @@ TEST(ExpertsCpu, AreWithinTheRoundingBoundOfTheReferenceAndTheSameEverywhere) {
             const double u = double{experts.table().up(e).at(i, k)} * x.at(r, k);
             gate += g, up += u, gate_size += std::abs(g), up_size += std::abs(u);
           }
+          double alpha = 1.0;
+          if (m.shape.biases) {  // one more rounding each, none from the limits
+            const float* bias = experts.table().gate_up_bias(e);
+            const auto& clamped = std::get<ClampedGate>(experts.activation);
+            gate_size += std::abs(bias[i]) + std::abs(gate), up_size += std::abs(bias[m.shape.d_ff + i]) + 1;
+            gate = std::min(gate + bias[i], double{clamped.limit});
+            up = std::clamp(up + bias[m.shape.d_ff + i], -double{clamped.limit}, double{clamped.limit}) + 1;
+            alpha = clamped.alpha;
+          }
           const double unit = (m.shape.d_model + 1) * kUnit;
-          const double silu = gate / (1 + std::exp(-gate));
+          const double silu = gate / (1 + std::exp(-alpha * gate));
           const auto at = static_cast<std::size_t>(i);
           h[at] = std::abs(silu * up);
-          h_error[at] = 1.1 * unit * gate_size * std::abs(up) + std::abs(silu) * unit * up_size + 9 * kUnit * h[at];
+          h_error[at] = 1.1 * unit * gate_size * std::abs(up) + std::abs(silu) * unit * up_size + 10 * kUnit * h[at];
         }
         for (int i = 0; i < m.shape.d_model; ++i) {
           double error = 0;
@@ -280,6 +297,7 @@ TEST(ExpertsCpu, AreWithinTheRoundingBoundOfTheReferenceAndTheSameEverywhere) {
             error += w * (h_error[static_cast<std::size_t>(k)] +
                           (m.shape.d_ff + m.top_k + 4) * kUnit * h[static_cast<std::size_t>(k)]);
           }
+          if (m.shape.biases) error += 4 * kUnit * std::abs(experts.table().down_bias(e)[i]);
           bound[static_cast<std::size_t>(i)] += choice.weights[pair] * error;
         }
       }
@@ -349,7 +367,7 @@ TEST(ExpertsCpu, AllTokensMayGoToExpertZero) {
   for (const std::int32_t expert : {0, 3}) {
     const Moe m{40, 4, 1, {32, 32}};
     const Values x = Values::random(m.rows, m.shape.d_model, 1);
-    const Experts experts = Experts::random(m.n_experts, m.shape, 3);
+    const Experts experts = random_experts(m);
     Choice choice(m.rows, 1);
     std::fill(choice.ids.begin(), choice.ids.end(), expert);
     std::fill(choice.weights.begin(), choice.weights.end(), 1.0F);

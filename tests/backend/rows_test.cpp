@@ -34,6 +34,54 @@ TEST(RmsNorm, OfZerosIsZero) {
   for (const float value : x.data) EXPECT_EQ(value, 0.0F);
 }
 
+// With the mean's error d = (n / 16 + 5) u mean |x|, a centred value errs by d and a rounding, the factor relatively by
+// d times itself and as in RmsNorm; the bias adds a rounding.
+TEST(LayerNorm, MatchesTheReference) {
+  for (const auto& [rows, cols] : kShapes) {
+    const Values x = Values::random(rows, cols, 1);
+    const Values weight = Values::random(1, cols, 2);
+    const Values bias = Values::random(1, cols, 3);
+    Values expected(rows, cols, kNan);
+    backend("reference")->layer_norm(x.view(), weight.data, bias.data, 1e-6F, expected.view());
+    const std::vector<float> out = same_everywhere([&](Backend& cpu) {
+      Values in_place = x;
+      cpu.layer_norm(in_place.view(), weight.data, bias.data, 1e-6F, in_place.view());
+      return in_place.data;
+    });
+    for (int r = 0; r < rows; ++r) {
+      double mean = 0, size = 0, variance = 0;
+      for (int i = 0; i < cols; ++i) mean += double{x.at(r, i)} / cols, size += std::abs(double{x.at(r, i)}) / cols;
+      for (int i = 0; i < cols; ++i) variance += (x.at(r, i) - mean) * (x.at(r, i) - mean) / cols;
+      const double factor = 1 / std::sqrt(variance + 1e-6);
+      for (int i = 0; i < cols; ++i) {
+        const double d = (cols / 16.0 + 5) * kUnit * size;
+        const double normal = std::abs(x.at(r, i) - mean) * factor;
+        const double scaled = std::abs(weight.data[static_cast<std::size_t>(i)]);
+        const double bound = scaled * (factor * d * (1 + normal) + normal * (cols / 32.0 + 12) * kUnit) +
+                             2 * kUnit * std::abs(expected.at(r, i));
+        EXPECT_NEAR(out[static_cast<std::size_t>(r * cols + i)], expected.at(r, i), bound);
+      }
+    }
+  }
+}
+
+TEST(LayerNorm, OfEqualValuesIsTheBias) {
+  Values x(2, 32, 7.0F);
+  const std::vector<float> weight(32, 3.0F);
+  const std::vector<float> bias(32, -0.5F);
+  backend("cpu")->layer_norm(x.view(), weight, bias, 1e-6F, x.view());
+  for (const float value : x.data) EXPECT_EQ(value, -0.5F);
+}
+
+TEST(Scale, MultipliesEachValue) {
+  for (const char* name : {"cpu", "reference"}) {
+    Values x = Values::random(3, 37, 1);
+    const Values before = x;
+    backend(name, 2)->scale(x.view(), 0.22F);
+    for (std::size_t i = 0; i < x.data.size(); ++i) EXPECT_EQ(x.data[i], before.data[i] * 0.22F);
+  }
+}
+
 // exp within 1.5 units in the last place (3 u), sum, quotient, product, and the reference's rounding; below -88 the
 // gate is taken as at most exp(-88) of itself.
 TEST(SiluMul, MatchesTheReferenceOverTheWholeRange) {

@@ -217,7 +217,9 @@ TEST(Config, WindowsFollowTransformersDefaults) {
 }
 
 TEST(Config, UnsupportedModelsSayWhatIsSupported) {
-  expect_error(published("gpt-oss-20b"), Exit::data, {"model_type", "gpt_oss", "qwen3_moe", "mixtral"});
+  expect_error(parse_config(json_of(R"({"model_type": "grok-1"})"), "config.json"), Exit::data,
+               {"model_type", "grok-1", "qwen3_moe", "mixtral"});
+  expect_error(published("gpt-oss-20b"), Exit::data, {"quantization_config", "mxfp4"});
   expect_error(parse_config(json_of("{}"), "config.json"), Exit::data, {"config.json", "model_type", "missing"});
   expect_error(parse_config(json_of("[]"), "config.json"), Exit::data, {"config.json"});
   expect_error(published("mixtral-awq"), Exit::data, {"quantization_config", "awq", "bf16"});
@@ -288,6 +290,21 @@ TEST(Config, HostileValuesNameTheirKey) {
       {"glm4_moe", "first_k_dense_replace", "4"},
       {"glm4_moe", "use_qk_norm", "null"},
       {"glm4_moe", "moe_layer_freq", "2"},
+      {"ernie4_5_moe", "tie_word_embeddings", "null"},
+      {"ernie4_5_moe", "use_bias", "true"},
+      {"ernie4_5_moe", "moe_layer_start_index", "[0, 1]"},
+      {"ernie4_5_moe", "moe_num_shared_experts", "null"},
+      {"gpt_oss", "attention_bias", "null"},
+      {"gpt_oss", "sliding_window", "null"},
+      {"gpt_oss", "layer_types", "[\"chunked_attention\", \"full_attention\"]"},
+      {"gpt_oss", "layer_types", "[\"full_attention\"]"},
+      {"gpt_oss", "swiglu_limit", "-1"},
+      {"granitemoe", "residual_multiplier", "0"},
+      {"granitemoe", "logits_scaling", "null"},
+      {"granitemoe", "attention_multiplier", "null"},
+      {"phimoe", "num_experts_per_tok", "3"},
+      {"phimoe", "router_jitter_noise", "null"},
+      {"phimoe", "lm_head_bias", "null"},
       {"hunyuan_v1_moe", "moe_topk", "[2, 3]"},
       {"hunyuan_v1_moe", "moe_topk", "[]"},
       {"hunyuan_v1_moe", "use_cla", "true"},

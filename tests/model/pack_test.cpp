@@ -63,6 +63,14 @@ TEST(Pack, ColumnsGiveTheTransposedMatrix) {
   }
 }
 
+TEST(Pack, ColumnsMayStandByTurns) {
+  const std::vector<std::uint16_t> values = {1, 101, 2, 102, 3, 103, 4, 104};  // [2 columns][2 rows][2]
+  std::vector<std::uint16_t> tiles(matrix_bytes(2, 2) / 2);
+  pack_columns(reinterpret_cast<std::byte*>(tiles.data()), 2, 2, 0, 2, values.data() + 1, 2);
+  EXPECT_EQ((std::vector<std::uint16_t>{tiles.begin(), tiles.begin() + 4}),
+            (std::vector<std::uint16_t>{101, 103, 102, 104}));
+}
+
 TEST(Pack, FiniteCheckKnowsEveryBf16) {
   for (unsigned bits = 0; bits < 65536; ++bits) {
     const auto value = static_cast<std::uint16_t>(bits);

@@ -64,20 +64,22 @@ struct LatentCache {
 
 }  // namespace
 
-void CpuBackend::attention(ConstRows q, const AttentionSpec& spec, const Batch& batch, const KvView& kv, Rows out) {
+void CpuBackend::attention(ConstRows q, const AttentionSpec& spec, std::span<const float> sinks, const Batch& batch,
+                           const KvView& kv, Rows out) {
   CHECK(q.rows == batch.rows() && out.rows == q.rows && q.cols == spec.n_heads * spec.head_dim && out.cols == q.cols);
   CHECK(spec.n_kv_heads > 0 && spec.n_heads % spec.n_kv_heads == 0);
+  CHECK(sinks.size() == static_cast<std::size_t>(spec.sinks ? spec.n_heads : 0));
   CHECK(kv.head_dim == spec.head_dim && kv.n_kv_heads == spec.n_kv_heads);
   const int group = spec.n_heads / spec.n_kv_heads;
-  attend_all(q, {spec.n_kv_heads, group, spec.head_dim, spec.head_dim, spec.scale, spec.window, spec.kv_group}, batch,
-             HeadCache{kv}, out);
+  attend_all(q, {spec.n_kv_heads, group, spec.head_dim, spec.head_dim, spec.scale, spec.window, spec.kv_group, sinks},
+             batch, HeadCache{kv}, out);
 }
 
 void CpuBackend::latent_attention(ConstRows queries, const LatentAttentionSpec& spec, const Batch& batch,
                                   const LatentView& cache, Rows out) {
   CHECK(queries.rows == batch.rows() && out.rows == queries.rows && cache.dim == spec.cached());
   CHECK(queries.cols == spec.n_heads * spec.cached() && out.cols == spec.n_heads * spec.kv_rank);
-  attend_all(queries, {1, spec.n_heads, spec.cached(), spec.kv_rank, spec.scale, 0, spec.kv_group}, batch,
+  attend_all(queries, {1, spec.n_heads, spec.cached(), spec.kv_rank, spec.scale, 0, spec.kv_group, {}}, batch,
              LatentCache{cache}, out);
 }
 
@@ -136,6 +138,11 @@ void CpuBackend::attend(const AttentionTile& tile, ConstRows q, const HeadGroups
   std::array<float, kMaxTokens> maximum;
   alignas(64) std::array<float, kMaxTokens * kLanes> total{};  // of the probabilities, [rows][16] by key modulo 16
   maximum.fill(-std::numeric_limits<float>::infinity());
+  // A sink is a score that comes before all keys and adds no value.
+  for (int t = 0; t < rows && !heads.sinks.empty(); ++t) {
+    maximum[static_cast<std::size_t>(t)] = heads.sinks[static_cast<std::size_t>(head_of(t))];
+    total[static_cast<std::size_t>(t * kLanes)] = 1.0F;
+  }
   std::array<Range, kMaxTokens> visible;  // of the group's keys
 
   /// Rows [row, row + count) of sums += probabilities times values, over keys [first, last) of the group at `base`.

@@ -63,6 +63,29 @@ void CpuBackend::rms_norm(ConstRows x, std::span<const float> weight, float eps,
   });
 }
 
+void CpuBackend::layer_norm(ConstRows x, std::span<const float> weight, std::span<const float> bias, float eps,
+                            Rows out) {
+  const int n = x.cols;
+  CHECK(x.rows == out.rows && n == out.cols && static_cast<int>(weight.size()) == n && weight.size() == bias.size());
+  for_rows(x.rows, std::size_t{2} * weight.size(), [&](int first, int last) {
+    for (int r = first; r < last; ++r) {
+      const float* from = x.row(r);
+      float* to = out.row(r);
+      const float mean = simd_.sum(from, n) / static_cast<float>(n);
+      for (int i = 0; i < n; ++i) to[i] = from[i] - mean;
+      norm_row(to, weight, eps, to);
+      for (int i = 0; i < n; ++i) to[i] += bias[static_cast<std::size_t>(i)];
+    }
+  });
+}
+
+void CpuBackend::scale(Rows x, float factor) {
+  for_rows(x.rows, static_cast<std::size_t>(x.cols), [&](int first, int last) {
+    for (int r = first; r < last; ++r)
+      for (int i = 0; i < x.cols; ++i) x.row(r)[i] *= factor;
+  });
+}
+
 void CpuBackend::silu_mul(ConstRows gate, ConstRows up, Rows out) {
   CHECK(gate.rows == out.rows && up.rows == out.rows && gate.cols == out.cols && up.cols == out.cols);
   for_rows(out.rows, std::size_t{4} * static_cast<std::size_t>(out.cols), [&](int first, int last) {

@@ -43,10 +43,14 @@ class CpuBackend final : public Backend {
   double measure_flops() override;
   void embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) override;
   void rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) override;
+  void layer_norm(ConstRows x, std::span<const float> weight, std::span<const float> bias, float eps,
+                  Rows out) override;
+  void scale(Rows x, float factor) override;
   void linear(ConstRows x, const Matrix& w, std::span<const float> bias, bool accumulate, Rows out) override;
   void rope_and_store(Rows q, Rows k, ConstRows v, const AttentionSpec& spec, std::span<const float> q_norm,
                       std::span<const float> k_norm, float eps, const Batch& batch, const KvView& kv) override;
-  void attention(ConstRows q, const AttentionSpec& spec, const Batch& batch, const KvView& kv, Rows out) override;
+  void attention(ConstRows q, const AttentionSpec& spec, std::span<const float> sinks, const Batch& batch,
+                 const KvView& kv, Rows out) override;
   void latent_rope_and_store(ConstRows q, ConstRows latents, const LatentAttentionSpec& spec,
                              std::span<const float> kv_norm, const Batch& batch, const LatentView& cache,
                              Rows queries) override;
@@ -84,6 +88,7 @@ class CpuBackend final : public Backend {
     float scale;
     int window;  // 0: all
     int kv_group;
+    std::span<const float> sinks;  // [count * size] or empty
   };
   /// Some (query, head) rows of one sequence that read the same KV head: row i is query i / group, head i % group.
   struct AttentionTile {
@@ -99,6 +104,7 @@ class CpuBackend final : public Backend {
 
   void norm_row(const float* x, std::span<const float> weight, float eps, float* out) const;
   void prepare_rope(const RopeSpec& rope, std::span<const std::int32_t> positions);
+  void turn(float* head, const RopeSpec& rope, const float* cos_sin) const;
   void turn_heads(float* row, int heads, const AttentionSpec& spec, std::span<const float> norm, float eps,
                   const float* cos_sin) const;
   template <class Cache>

@@ -11,6 +11,18 @@
 
 namespace colibri::cpu {
 
+namespace {
+
+/// y[tile][token][16] += bias, `width` values over the tiles.
+void add_bias(float* y, const float* bias, int width, int tokens) {
+  for (int first = 0; first < width; first += kTileRows) {
+    for (int t = 0; t < tokens; ++t, y += kLanes)
+      for (int i = 0; i < std::min(kTileRows, width - first); ++i) y[i] += bias[first + i];
+  }
+}
+
+}  // namespace
+
 /// Groups the (row, slot) pairs by expert and cuts each group into blocks of nearly equal size.
 void CpuBackend::dispatch(const Routing& routing, int n_experts) {
   offsets_.resize(static_cast<std::size_t>(n_experts) + 1);
@@ -91,8 +103,19 @@ void CpuBackend::experts(ConstRows x, const Routing& routing, const ExpertTable&
           block.tokens == 1 ? row_of(block, 0) : panels + static_cast<std::size_t>(block.first) * x_padded;
       simd_.product({panel, block.tokens, block.tokens}, d_model, tile.data(), 2 * n, y.data());
       const int half = n * block.tokens * kLanes;
-      simd_.silu_mul(y.data(), y.data() + half, half,
-                     hidden + static_cast<std::size_t>(block.first) * h_padded + first_tile * block.tokens * kLanes);
+      if (const float* bias = table.gate_up_bias(block.expert)) {
+        const int column = first_tile * kTileRows;
+        const int width = std::min(n * kTileRows, d_ff - column);
+        add_bias(y.data(), bias + column, width, block.tokens);
+        add_bias(y.data() + half, bias + d_ff + column, width, block.tokens);
+      }
+      float* out_hidden =
+          hidden + static_cast<std::size_t>(block.first) * h_padded + first_tile * block.tokens * kLanes;
+      if (const auto* clamped = std::get_if<ClampedGate>(&table.activation)) {
+        simd_.clamped_mul(y.data(), y.data() + half, half, clamped->alpha, clamped->limit, out_hidden);
+      } else {
+        simd_.silu_mul(y.data(), y.data() + half, half, out_hidden);
+      }
     }
   };
 
@@ -113,7 +136,9 @@ void CpuBackend::experts(ConstRows x, const Routing& routing, const ExpertTable&
       for (int i = 0; i < n; ++i) tile[static_cast<std::size_t>(i)] = table.down(block.expert).tile(first_tile + i);
       simd_.product({hidden + static_cast<std::size_t>(block.first) * h_padded, block.tokens, block.tokens}, d_ff,
                     tile.data(), n, y.data());
-      simd_.finish(y.data(), block.tokens, width, nullptr, false, own + std::ptrdiff_t{block.first} * width, width);
+      const float* bias = table.down_bias(block.expert);
+      simd_.finish(y.data(), block.tokens, width, bias == nullptr ? nullptr : bias + column, false,
+                   own + std::ptrdiff_t{block.first} * width, width);
     }
     for (int r = 0; r < x.rows; ++r) {
       float* sum = y.data();

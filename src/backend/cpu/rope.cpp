@@ -3,6 +3,7 @@
 // Invariant: the angle is the fp32 product of position and frequency, as in Hugging Face; its cosine and sine are the
 // rounded ones of that product, computed once a step and kept for its other layers.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "backend/cpu/cpu.h"
@@ -32,14 +33,26 @@ void CpuBackend::prepare_rope(const RopeSpec& rope, std::span<const std::int32_t
   });
 }
 
+void CpuBackend::turn(float* head, const RopeSpec& rope, const float* cos_sin) const {
+  const int half = rope.dim / 2;
+  if (rope.pairs == RopePairs::halves) return simd_.rotate(head, cos_sin, cos_sin + half, half);
+  for (int first = 0; first < half; first += kLanes) {
+    const int n = std::min(kLanes, half - first);
+    float* pairs = head + std::ptrdiff_t{2} * first;
+    std::array<float, 2 * kLanes> apart;
+    for (int i = 0; i < 2 * n; ++i) apart[static_cast<std::size_t>(i / 2 + i % 2 * n)] = pairs[i];
+    simd_.rotate(apart.data(), cos_sin + first, cos_sin + half + first, n);
+    for (int i = 0; i < 2 * n; ++i) pairs[i] = apart[static_cast<std::size_t>(i / 2 + i % 2 * n)];
+  }
+}
+
 void CpuBackend::turn_heads(float* row, int heads, const AttentionSpec& spec, std::span<const float> norm, float eps,
                             const float* cos_sin) const {
-  const int half = spec.rope.dim / 2;
   if (spec.qk_norm == QkNorm::full) norm_row(row, norm, eps, row);
   for (int h = 0; h < heads; ++h) {
     float* head = row + std::ptrdiff_t{h} * spec.head_dim;
     if (spec.qk_norm == QkNorm::per_head) norm_row(head, norm, eps, head);
-    simd_.rotate(head, cos_sin, cos_sin + half, half);
+    turn(head, spec.rope, cos_sin);
     if (spec.qk_norm == QkNorm::per_head_turned) norm_row(head, norm, eps, head);
   }
 }
@@ -52,7 +65,6 @@ void CpuBackend::rope_and_store(Rows q, Rows k, ConstRows v, const AttentionSpec
   CHECK(q.cols == spec.n_heads * dim && k.cols == spec.n_kv_heads * dim && v.cols == k.cols);
   CHECK(kv.head_dim == dim && kv.n_kv_heads == spec.n_kv_heads);
   CHECK(2 * half <= dim && static_cast<int>(spec.rope.inv_freq.size()) == half);
-  CHECK(spec.rope.pairs == RopePairs::halves);
   const auto norm_size = [&](int heads) {
     return static_cast<std::size_t>(spec.qk_norm == QkNorm::none   ? 0
                                     : spec.qk_norm == QkNorm::full ? heads * dim

@@ -416,6 +416,12 @@ void finish(const float* y, int tokens, int width, const float* bias, bool accum
 
 // ---- rows
 
+float sum(const float* x, int n) {
+  F16 total = set(0.0F);
+  for (int i = 0; i < n; i += kLanes) total = add(total, load_n(x + i, std::min(kLanes, n - i)));
+  return fold_sum(total);
+}
+
 float sum_squares(const float* x, int n) {
   F16 sum = set(0.0F);
   for (int i = 0; i < n; i += kLanes) {
@@ -461,6 +467,20 @@ void add_product(const float* x, const float* y, int n, float* out) {
   for (int i = 0; i < n; i += kLanes) {
     const int count = std::min(kLanes, n - i);
     store_n(fma(load_n(x + i, count), load_n(y + i, count), load_n(out + i, count)), out + i, count);
+  }
+}
+
+void clamped_mul(const float* gate, const float* up, int n, float alpha, float limit, float* out) {
+  const F16 most = set(limit);
+  const F16 least = set(-limit);
+  const auto min = [](V a, V b) HWY_ATTR { return hn::Min(a, b); };
+  const auto max = [](V a, V b) HWY_ATTR { return hn::Max(a, b); };
+  for (int i = 0; i < n; i += kLanes) {
+    const int count = std::min(kLanes, n - i);
+    const F16 g = map(load_n(gate + i, count), most, min);
+    const F16 u = map(map(load_n(up + i, count), most, min), least, max);
+    const F16 turned = map(g, mul(g, set(alpha)), [](V a, V b) HWY_ATTR { return over_one_plus_exp(a, b); });
+    store_n(mul(turned, add(u, set(1.0F))), out + i, count);
   }
 }
 
@@ -614,11 +634,13 @@ const Simd* table() {
                            product_f32,
                            dots,
                            finish,
+                           sum,
                            sum_squares,
                            scale_by,
                            silu_mul,
                            sigmoid_mul,
                            add_product,
+                           clamped_mul,
                            sigmoid,
                            scale_chunks,
                            add_scaled,

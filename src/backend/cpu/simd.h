@@ -46,6 +46,7 @@ struct Simd {
   void (*finish)(const float* y, int tokens, int width, const float* bias, bool accumulate, float* out,
                  std::ptrdiff_t out_stride);
 
+  float (*sum)(const float* x, int n);
   float (*sum_squares)(const float* x, int n);
   /// out = x * factor * weight
   void (*scale_by)(const float* x, float factor, const float* weight, int n, float* out);
@@ -55,6 +56,8 @@ struct Simd {
   void (*sigmoid_mul)(const float* x, const float* gate, int n, float* out);
   /// out += x * y, fused
   void (*add_product)(const float* x, const float* y, int n, float* out);
+  /// out = g * sigmoid(alpha * g) * (u + 1), g = min(gate, limit), u = up within +-limit
+  void (*clamped_mul)(const float* gate, const float* up, int n, float alpha, float limit, float* out);
   /// x = 1 / (1 + exp(-x))
   void (*sigmoid)(float* x, int n);
   /// x[chunk * stride ...] *= factor, 16 floats of each chunk

@@ -21,6 +21,14 @@ double dot(const float* x, const Matrix& w, int row) {
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 double silu(double x) { return x / (1.0 + std::exp(-x)); }
 
+double activate(const Activation& activation, double gate, double up) {
+  const auto* clamped = std::get_if<ClampedGate>(&activation);
+  if (clamped == nullptr) return silu(gate) * up;
+  const double g = std::min(gate, double{clamped->limit});
+  const double u = std::clamp(up, -double{clamped->limit}, double{clamped->limit});
+  return g / (1.0 + std::exp(-clamped->alpha * g)) * (u + 1.0);
+}
+
 void norm(const float* x, std::span<const float> weight, float eps, float* out) {
   double squares = 0.0;
   for (std::size_t i = 0; i < weight.size(); ++i) squares += static_cast<double>(x[i]) * x[i];
@@ -29,16 +37,18 @@ void norm(const float* x, std::span<const float> weight, float eps, float* out) 
 }
 
 void rotate(float* head, const RopeSpec& rope, int position) {
-  CHECK(rope.pairs == RopePairs::halves);
   const int half = rope.dim / 2;
+  const bool neighbours = rope.pairs == RopePairs::neighbours;
   for (int i = 0; i < half; ++i) {
     const float angle = static_cast<float>(position) * rope.inv_freq[static_cast<std::size_t>(i)];  // fp32 as published
     const double cos = std::cos(static_cast<double>(angle)) * rope.scale;
     const double sin = std::sin(static_cast<double>(angle)) * rope.scale;
-    const double a = head[i];
-    const double b = head[i + half];
-    head[i] = static_cast<float>(a * cos - b * sin);
-    head[i + half] = static_cast<float>(b * cos + a * sin);
+    float& first = head[neighbours ? 2 * i : i];
+    float& second = head[neighbours ? 2 * i + 1 : i + half];
+    const double a = first;
+    const double b = second;
+    first = static_cast<float>(a * cos - b * sin);
+    second = static_cast<float>(b * cos + a * sin);
   }
 }
 
@@ -86,6 +96,28 @@ void ReferenceBackend::rms_norm(ConstRows x, std::span<const float> weight, floa
   for (int r = 0; r < x.rows; ++r) norm(x.row(r), weight, eps, out.row(r));
 }
 
+void ReferenceBackend::layer_norm(ConstRows x, std::span<const float> weight, std::span<const float> bias, float eps,
+                                  Rows out) {
+  CHECK(x.rows == out.rows && x.cols == out.cols && static_cast<int>(weight.size()) == x.cols);
+  for (int r = 0; r < x.rows; ++r) {
+    double mean = 0.0;
+    for (int i = 0; i < x.cols; ++i) mean += x.row(r)[i];
+    mean /= x.cols;
+    double variance = 0.0;
+    for (int i = 0; i < x.cols; ++i) variance += (x.row(r)[i] - mean) * (x.row(r)[i] - mean);
+    const double factor = 1.0 / std::sqrt(variance / x.cols + eps);
+    for (int i = 0; i < x.cols; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      out.row(r)[i] = static_cast<float>((x.row(r)[i] - mean) * factor * weight[at] + bias[at]);
+    }
+  }
+}
+
+void ReferenceBackend::scale(Rows x, float factor) {
+  for (int r = 0; r < x.rows; ++r)
+    for (int i = 0; i < x.cols; ++i) x.row(r)[i] *= factor;
+}
+
 void ReferenceBackend::linear(ConstRows x, const Matrix& w, std::span<const float> bias, bool accumulate, Rows out) {
   CHECK(x.rows == out.rows && x.cols == w.cols && out.cols == w.rows);
   CHECK(bias.empty() || static_cast<int>(bias.size()) == w.rows);
@@ -121,8 +153,8 @@ void ReferenceBackend::rope_and_store(Rows q, Rows k, ConstRows v, const Attenti
   }
 }
 
-void ReferenceBackend::attention(ConstRows q, const AttentionSpec& spec, const Batch& batch, const KvView& kv,
-                                 Rows out) {
+void ReferenceBackend::attention(ConstRows q, const AttentionSpec& spec, std::span<const float> sinks,
+                                 const Batch& batch, const KvView& kv, Rows out) {
   const int dim = spec.head_dim;
   const int group = spec.n_heads / spec.n_kv_heads;
   for (const SequenceRows& sequence : batch.sequences) {
@@ -138,6 +170,7 @@ void ReferenceBackend::attention(ConstRows q, const AttentionSpec& spec, const B
           for (int d = 0; d < dim; ++d) score += static_cast<double>(query[d]) * key[d * kBlockTokens];
           weight.push_back(score * spec.scale);
         }
+        if (spec.sinks) weight.push_back(sinks[static_cast<std::size_t>(h)]);  // of no value
         const double most = *std::max_element(weight.begin(), weight.end());
         for (double& w : weight) w = std::exp(w - most);
         const double total = std::accumulate(weight.begin(), weight.end(), 0.0);
@@ -299,11 +332,17 @@ void ReferenceBackend::experts(ConstRows x, const Routing& routing, const Expert
           static_cast<std::size_t>(r) * static_cast<std::size_t>(routing.top_k) + static_cast<std::size_t>(slot);
       const std::int32_t expert = routing.ids[pair];
       for (int i = 0; i < table.shape.d_ff; ++i) {
-        hidden[static_cast<std::size_t>(i)] =
-            static_cast<float>(silu(dot(x.row(r), table.gate(expert), i)) * dot(x.row(r), table.up(expert), i));
+        double gate = dot(x.row(r), table.gate(expert), i);
+        double up = dot(x.row(r), table.up(expert), i);
+        if (table.shape.biases) {
+          gate += table.gate_up_bias(expert)[i];
+          up += table.gate_up_bias(expert)[table.shape.d_ff + i];
+        }
+        hidden[static_cast<std::size_t>(i)] = static_cast<float>(activate(table.activation, gate, up));
       }
       for (int i = 0; i < table.shape.d_model; ++i) {
-        sum[static_cast<std::size_t>(i)] += routing.weights[pair] * dot(hidden.data(), table.down(expert), i);
+        const double bias = table.shape.biases ? table.down_bias(expert)[i] : 0.0;
+        sum[static_cast<std::size_t>(i)] += routing.weights[pair] * (dot(hidden.data(), table.down(expert), i) + bias);
       }
     }
     for (int i = 0; i < table.shape.d_model; ++i) {

@@ -15,10 +15,14 @@ class ReferenceBackend final : public Backend {
   double measure_flops() override { return 0.0; }
   void embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) override;
   void rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) override;
+  void layer_norm(ConstRows x, std::span<const float> weight, std::span<const float> bias, float eps,
+                  Rows out) override;
+  void scale(Rows x, float factor) override;
   void linear(ConstRows x, const Matrix& w, std::span<const float> bias, bool accumulate, Rows out) override;
   void rope_and_store(Rows q, Rows k, ConstRows v, const AttentionSpec& spec, std::span<const float> q_norm,
                       std::span<const float> k_norm, float eps, const Batch& batch, const KvView& kv) override;
-  void attention(ConstRows q, const AttentionSpec& spec, const Batch& batch, const KvView& kv, Rows out) override;
+  void attention(ConstRows q, const AttentionSpec& spec, std::span<const float> sinks, const Batch& batch,
+                 const KvView& kv, Rows out) override;
   void latent_rope_and_store(ConstRows q, ConstRows latents, const LatentAttentionSpec& spec,
                              std::span<const float> kv_norm, const Batch& batch, const LatentView& cache,
                              Rows queries) override;

@@ -138,6 +138,18 @@ std::vector<int> ConfigReader::integers(std::string_view key, int min, int max) 
   return values;
 }
 
+std::vector<double> ConfigReader::reals(std::string_view key, double min, double max) {
+  std::vector<double> values;
+  const Json* list = find(key);
+  if (list == nullptr) return values;
+  if (!list->is_array()) {
+    refuse(key, shown(*list) + " is not a list");
+    return values;
+  }
+  for (const Json& value : list->as_array()) values.push_back(bounded(key, value, min, max));
+  return values;
+}
+
 std::vector<std::string> ConfigReader::texts(std::string_view key) {
   std::vector<std::string> values;
   const Json* list = find(key);

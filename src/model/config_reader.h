@@ -33,6 +33,7 @@ class ConfigReader {
   std::string text_or(std::string_view key, std::string fallback);
   /// Absent: empty. Every element within the bounds.
   std::vector<int> integers(std::string_view key, int min, int max);
+  std::vector<double> reals(std::string_view key, double min, double max);
   std::vector<std::string> texts(std::string_view key);
 
   /// The member object, read with the same error; an empty one where it is absent.

@@ -54,6 +54,20 @@ void scale_llama3(ConfigReader& scaling, int context, std::vector<float>& freque
   }
 }
 
+void scale_longrope(ConfigReader& scaling, ConfigReader& config, int& context, RopeSpec& rope) {
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  const int original = (scaling.has(kOriginal) ? scaling : config).integer(kOriginal, 2, kMaxOriginal);
+  const std::vector<double> factors = scaling.reals("short_factor", 1e-3, kMaxFactor);
+  const double factor = scaling.real_or("factor", static_cast<double>(context) / original, 1e-3, kMaxFactor);
+  const double inferred = factor <= 1 ? 1.0 : std::sqrt(1 + std::log(factor) / std::log(original));
+  const char* scale_key = scaling.has("short_mscale") ? "short_mscale" : "attention_factor";
+  rope.scale = static_cast<float>(scaling.real_or(scale_key, inferred, 1e-3, kMaxFactor));
+  if (factors.size() != rope.inv_freq.size())
+    return scaling.refuse("short_factor", "needs " + std::to_string(rope.inv_freq.size()) + " numbers");
+  for (std::size_t i = 0; i < factors.size(); ++i) rope.inv_freq[i] /= static_cast<float>(factors[i]);
+  context = std::min(context, original);
+}
+
 void scale_yarn(ConfigReader& scaling, int context, double theta, RopeSpec& rope) {
   const int original = scaling.integer_or("original_max_position_embeddings", context, 1, kMaxOriginal);
   const double factor = scaling.real_or("factor", static_cast<double>(context) / original, 1e-3, kMaxFactor);
@@ -87,7 +101,7 @@ void scale_yarn(ConfigReader& scaling, int context, double theta, RopeSpec& rope
 
 }  // namespace
 
-RopeSpec parse_rope(ConfigReader& config, int head_dim, int context, double default_theta) {
+RopeSpec parse_rope(ConfigReader& config, int head_dim, int& context, double default_theta) {
   ConfigReader scaling = config.object(config.has("rope_scaling") ? "rope_scaling" : "rope_parameters");
   ConfigReader& theta_at = scaling.has("rope_theta") ? scaling : config;
   ConfigReader& part_at = scaling.has("partial_rotary_factor") ? scaling : config;
@@ -116,11 +130,13 @@ RopeSpec parse_rope(ConfigReader& config, int head_dim, int context, double defa
     for (float& frequency : rope.inv_freq) frequency /= factor;
   } else if (kind == "llama3") {
     scale_llama3(scaling, context, rope.inv_freq);
+  } else if (kind == "longrope" || kind == "su") {
+    scale_longrope(scaling, config, context, rope);
   } else if (kind == "yarn") {
     scale_yarn(scaling, context, theta, rope);
   } else if (kind != "default" && kind != "dynamic") {
-    scaling.refuse("rope_type",
-                   "\"" + kind.substr(0, 40) + "\" is not supported (default, dynamic, linear, llama3, yarn)");
+    scaling.refuse("rope_type", "\"" + kind.substr(0, 40) +
+                                    "\" is not supported (default, dynamic, linear, llama3, longrope, yarn)");
   }
   return rope;
 }

@@ -9,8 +9,10 @@
 
 namespace colibri {
 
-/// Kinds: default, dynamic, linear, llama3, yarn. `default_theta` is the family's where the file gives none.
-RopeSpec parse_rope(ConfigReader& config, int head_dim, int context, double default_theta);
+/// Kinds: default, dynamic, linear, llama3, longrope, yarn. `default_theta` is the family's where the file gives none.
+/// `context` is lowered where the rotations hold for less: longrope turns the keys of a text that outgrows the original
+/// context by other angles, all of them, and cached keys cannot be turned again.
+RopeSpec parse_rope(ConfigReader& config, int head_dim, int& context, double default_theta);
 
 /// What DeepSeek multiplies attention's scores by beside their scale: the square of yarn's attention factor for
 /// mscale_all_dim, where the file has that key; else 1.

@@ -12,7 +12,8 @@ using namespace test;
 Result<RopeSpec> rope_of(const Json& config) {
   ConfigReader reader(config, "config.json");
   const Json* head_dim = config.find("head_dim");
-  RopeSpec rope = parse_rope(reader, head_dim == nullptr ? 64 : static_cast<int>(head_dim->as_int()), 4096, 10000);
+  int context = 4096;
+  RopeSpec rope = parse_rope(reader, head_dim == nullptr ? 64 : static_cast<int>(head_dim->as_int()), context, 10000);
   TRY_STATUS(reader.status());
   return rope;
 }
@@ -47,7 +48,10 @@ TEST(Rope, RefusesWhatItCannotCompute) {
     SCOPED_TRACE(config);
     expect_error(rope_of(json_of(config)), Exit::data, parts);
   };
-  refused(R"({"rope_scaling": {"type": "longrope", "factor": 2.0}})", {"rope_scaling", "longrope"});
+  refused(R"({"rope_scaling": {"type": "ntk", "factor": 2.0}})", {"rope_scaling", "ntk"});
+  refused(R"({"rope_scaling": {"type": "longrope", "factor": 2.0}})", {"original_max_position_embeddings", "missing"});
+  refused(R"({"rope_scaling": {"type": "longrope", "original_max_position_embeddings": 64, "short_factor": [1, 2]}})",
+          {"short_factor", "32"});
   refused(R"({"rope_parameters": {"rope_type": "dynamic"}})", {"rope_parameters", "factor", "missing"});
   refused(R"({"rope_theta": 0})", {"rope_theta"});
   refused(R"({"rope_theta": -5.0})", {"rope_theta"});

@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kMaxScale = 1e6;
 
-AttentionSpec parse_attention(ConfigReader& config, const ModelSpec& spec, const Defaults& defaults) {
+/// Lowers the context to what the rotations hold for.
+AttentionSpec parse_attention(ConfigReader& config, ModelSpec& spec, const Defaults& defaults) {
   AttentionSpec attention;
   attention.n_heads = config.integer("num_attention_heads", 1, kMaxHeads);
   attention.n_kv_heads = config.integer_or("num_key_value_heads", attention.n_heads, 1, kMaxHeads);

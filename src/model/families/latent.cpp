@@ -11,7 +11,7 @@ namespace {
 
 constexpr float kLatentNormEps = 1e-6F;  // of the published code, whatever rms_norm_eps says
 
-LatentAttentionSpec parse_latent_attention(ConfigReader& config, const ModelSpec& spec, const Defaults& defaults) {
+LatentAttentionSpec parse_latent_attention(ConfigReader& config, ModelSpec& spec, const Defaults& defaults) {
   LatentAttentionSpec attention;
   attention.n_heads = config.integer("num_attention_heads", 1, kMaxHeads);
   if (config.integer_or("num_key_value_heads", attention.n_heads, 1, kMaxHeads) != attention.n_heads)

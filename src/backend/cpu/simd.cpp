@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Length: one file, since Highway compiles each file once per instruction set and its headers cost more than the
-// kernels. The kernels of simd.h, compiled once per instruction set by Highway and chosen at run time. Invariant: 16
-// floats are the unit everywhere, held in as many vectors as the instruction set needs (one on AVX-512, two on AVX2,
-// four on NEON), so no sum's order depends on the vector's width.
+// The kernels of simd.h, compiled once per instruction set by Highway and chosen at run time.
+// Invariant: 16 floats are the unit everywhere, held in as many vectors as the instruction set needs (one on AVX-512,
+// two on AVX2, four on NEON), so no sum's order depends on the vector's width.
+//
+// Length: Highway compiles the whole file once per instruction set, and its headers cost more than the kernels.
 #include "backend/cpu/simd.h"
 
 #include <algorithm>

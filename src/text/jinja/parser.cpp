@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Length: one grammar; cutting it would put mutually recursive functions into several files.
 // Recursive descent, one function per level of Jinja's grammar. Nesting is counted: the tree that comes out can be
 // walked by recursion on an ordinary stack.
+//
+// Length: one grammar; cutting it would spread mutually recursive functions over several files.
 #include "text/jinja/parser.h"
 
 #include <algorithm>

@@ -12,8 +12,8 @@
 
 namespace colibri {
 
-/// Time from the hidden states to the grouped (row, expert) pairs, over all MoE layers of one step: the largest step
-/// so far. A single-threaded step's own measure; the engine's owner reads it between steps.
+/// Time from the hidden states to the chosen experts, summed over the MoE layers of a step: of the largest step so far.
+/// The engine's owner reads it between steps.
 struct DispatchLatency {
   double seconds = 0.0;
   int tokens = 0;

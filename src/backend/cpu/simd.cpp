@@ -629,28 +629,28 @@ double multiply_adds(int rounds) {
 }
 
 const Simd* table() {
-  static const Simd kTable{hwy::TargetName(HWY_TARGET),
-                           kTokensAtOnce,
-                           product,
-                           product_f32,
-                           dots,
-                           finish,
-                           sum,
-                           sum_squares,
-                           scale_by,
-                           silu_mul,
-                           sigmoid_mul,
-                           add_product,
-                           clamped_mul,
-                           sigmoid,
-                           scale_chunks,
-                           add_scaled,
-                           rotate,
-                           exp_sum,
-                           softmax_step,
-                           delta_step,
-                           multiply_adds};
-  return &kTable;
+  static const Simd kernels{hwy::TargetName(HWY_TARGET),
+                            kTokensAtOnce,
+                            product,
+                            product_f32,
+                            dots,
+                            finish,
+                            sum,
+                            sum_squares,
+                            scale_by,
+                            silu_mul,
+                            sigmoid_mul,
+                            add_product,
+                            clamped_mul,
+                            sigmoid,
+                            scale_chunks,
+                            add_scaled,
+                            rotate,
+                            exp_sum,
+                            softmax_step,
+                            delta_step,
+                            multiply_adds};
+  return &kernels;
 }
 
 }  // namespace HWY_NAMESPACE

@@ -234,9 +234,9 @@ Status bench_command(const BenchOptions& options) {
   const std::size_t held = model.weights.bytes();
   TRY(bandwidth, measure_read_bandwidth(machine.threads, std::clamp(held, std::size_t{1} << 22, std::size_t{1} << 30)));
   machine.read_bandwidth = bandwidth;
+  backend->adopt_thread();  // the bandwidth probe starts threads, which would inherit the core
   machine.fp32_flops = backend->measure_flops();
 
-  backend->adopt_thread();
   const std::string name = options.model ? *options.model : *options.synthetic;
   std::string command = "colibri bench " + (options.model ? *options.model : "--synthetic " + *options.synthetic);
   if (!options.json) {

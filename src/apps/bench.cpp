@@ -3,6 +3,7 @@
 // Invariant: what is reported is measured in this run; bytes per step count the experts that really were read.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <numeric>
 
@@ -44,7 +45,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 double percentile(std::vector<double> values, double share) {
   if (values.empty()) return 0.0;
   std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
+  return values[static_cast<std::size_t>(std::lround(share * static_cast<double>(values.size() - 1)))];
 }
 
 Json percentiles_ms(const std::vector<double>& seconds) {

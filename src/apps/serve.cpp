@@ -40,7 +40,7 @@ class StopSignals {
       const std::lock_guard lock(mutex_);
       ended_ = true;
     }
-    pthread_kill(thread_.native_handle(), SIGTERM);
+    pthread_kill(thread_.native_handle(), SIGTERM);  // NOLINT(bugprone-bad-signal-to-kill-thread): it waits for this
     thread_.join();
     pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
   }
@@ -140,6 +140,7 @@ Status serve_command(const ServeOptions& options) {
     names += (names.empty() ? "" : ", ") + model.name;
     sessions.push_back(std::move(session));
   }
+  engines.reserve(sessions.size());
   for (const Session& session : sessions) {
     engines.emplace_back([engine = session.engine.get()](const std::stop_token& stop) {
       name_this_thread("engine");

@@ -206,7 +206,7 @@ class Binder {
     }
   }
 
-  void fused_inputs(const ExpertTable& table) {
+  void fused_inputs(const ExpertTable& table, bool halves) {
     const std::int64_t n_experts = static_cast<std::int64_t>(table.records.size());
     const int d_model = table.shape.d_model;
     const int d_ff = table.shape.d_ff;
@@ -218,7 +218,7 @@ class Binder {
     const Stored down_bias{down.name + "_bias", {n_experts, d_model}};
     for (int e = 0; e < n_experts; ++e) {
       bindings_.push_back({gate_up.name, gate_up.shape, std::int64_t{e} * d_model, d_model, 2 * d_ff,
-                           tiles(table.gate(e)), 0, nullptr, 0, true, tiles(table.up(e))});
+                           tiles(table.gate(e)), 0, nullptr, 0, true, tiles(table.up(e)), halves});
       bindings_.push_back(
           {down.name, down.shape, std::int64_t{e} * d_ff, d_ff, d_model, tiles(table.down(e)), 0, nullptr, 0, true});
       if (!table.shape.biases) continue;
@@ -244,8 +244,11 @@ class Binder {
       case ExpertStorage::fused:
         fused(moe.experts());
         break;
+      case ExpertStorage::transposed:
+        fused_inputs(moe.experts(), true);
+        break;
       case ExpertStorage::fused_inputs:
-        fused_inputs(moe.experts());
+        fused_inputs(moe.experts(), false);
         break;
     }
     if (moe.shared_down.rows > 0) swiglu(prefix_ + std::string(names_.shared), moe.shared_gate_up, moe.shared_down);

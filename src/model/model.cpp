@@ -49,6 +49,10 @@ Status check_size(const ModelSpec& spec, const Checkpoint& checkpoint) {
 Result<Model> load_model(const std::string& directory, const LoadOptions& options) {
   const auto start = Clock::now();
   TRY(config, read_config(directory));
+  if (!config.weight_format.empty()) {
+    return data_error(directory + "/config.json: quantization_config: weights in the format " + config.weight_format +
+                      " are not supported yet; use the bf16 checkpoint");
+  }
   TRY(checkpoint, Checkpoint::open(directory));
   const TensorNames& names = stored_names(*find_family(config.spec.family), config.spec, checkpoint);
   TRY_STATUS(check_size(config.spec, checkpoint).at(directory));

@@ -92,12 +92,13 @@ Status load_piece(const Piece& piece, std::byte* data) {
                       " holds NaN or infinity; the checkpoint is damaged, fetch it again");
   }
   if (binding.transposed) {
-    const int step = binding.odd == nullptr ? 1 : 2;
+    const int rows = binding.odd == nullptr ? binding.cols : binding.cols / 2;
+    const int step = binding.odd == nullptr || binding.halves ? 1 : 2;
     const auto pack = [&](std::byte* tiles, int first) {
-      pack_columns(tiles, binding.cols / step, binding.rows, piece.first_row, piece.rows, values + first, step);
+      pack_columns(tiles, rows, binding.rows, piece.first_row, piece.rows, values + first, binding.cols, step);
     };
     pack(binding.tiles, 0);
-    if (binding.odd != nullptr) pack(binding.odd, 1);
+    if (binding.odd != nullptr) pack(binding.odd, binding.halves ? rows : 1);
   } else if (binding.tiles != nullptr) {
     pack_rows(binding.tiles, binding.cols, binding.first_row + piece.first_row, piece.rows, values);
   }

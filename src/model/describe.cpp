@@ -229,10 +229,10 @@ std::string describe_text(const Json& description) {
   const Json& format = *description.find("weight_format");
   const Json& tiers = *description.find("tiers");
   const Json& kv = *description.find("kv_bytes_per_token");
-  const std::string held = description.find("stored")->as_bool() ? " as stored" : " in bf16";
+  const std::string held = description.find("stored")->as_bool() ? "" : ", uncompressed";
   std::string text = description.find("family")->as_string() + ", " + count_text(parameters.find("total")->as_int()) +
                      " parameters, " + count_text(parameters.find("active")->as_int()) + " active, " +
-                     count_text(parameters.find("read_per_token")->as_int()) + " read a token\n";
+                     count_text(parameters.find("read_per_token")->as_int()) + " read per token\n";
   if (!format.is_null()) text += "weight format: " + format.as_string() + "\n";
   text += "context " + number("context") + ", vocabulary " + number("vocab") + ", width " + number("d_model") + "\n";
   text += "experts" + held + types_text(*tiers.find("experts")) + "\n";

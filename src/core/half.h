@@ -36,4 +36,27 @@ inline float f16_to_float(std::uint16_t bits) {
   return sign != 0 ? -magnitude : magnitude;
 }
 
+/// OCP 8-bit float with 4 bits of exponent, finite but for one NaN of each sign.
+constexpr float e4m3_to_float(std::uint8_t bits) {
+  const std::uint32_t sign = (bits & 0x80U) << 24;
+  const std::uint32_t exponent = (bits >> 3) & 0xfU;
+  const std::uint32_t mantissa = bits & 7U;
+  if (exponent == 15 && mantissa == 7) return std::bit_cast<float>(sign | 0x7fc00000U);
+  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 120) << 23) | (mantissa << 20));
+  const float magnitude = static_cast<float>(mantissa) * 0x1p-9F;
+  return sign != 0 ? -magnitude : magnitude;
+}
+
+/// OCP 4-bit float, of the low four bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
+constexpr float e2m1_to_float(std::uint8_t bits) {
+  constexpr float kMagnitudes[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+  return (bits & 8U) != 0 ? -kMagnitudes[bits & 7U] : kMagnitudes[bits & 7U];
+}
+
+/// OCP power of two, 2^(bits - 127); 255 is NaN.
+constexpr float e8m0_to_float(std::uint8_t bits) {
+  if (bits == 255) return std::bit_cast<float>(0x7fc00000U);
+  return std::bit_cast<float>(bits == 0 ? 0x00400000U : std::uint32_t{bits} << 23);
+}
+
 }  // namespace colibri

@@ -3,6 +3,7 @@
 #include "core/half.h"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -46,6 +47,33 @@ TEST(Half, Bf16RoundsToNearestAndTiesToEven) {
   EXPECT_EQ(float_to_bf16(std::numeric_limits<float>::max()), 0x7f80U);  // rounds to infinity
   EXPECT_EQ(float_to_bf16(std::numeric_limits<float>::denorm_min()), 0U);
   EXPECT_EQ(float_to_bf16(std::numeric_limits<float>::infinity()), 0x7f80U);
+}
+
+TEST(Half, SmallFloatsAreTheValuesThatTheirFieldsName) {
+  for (unsigned bits = 0; bits < 256; ++bits) {
+    const auto code = static_cast<std::uint8_t>(bits);
+    const int exponent = static_cast<int>(bits >> 3 & 15U);
+    const double fraction = (exponent == 0 ? 0.0 : 1.0) + (bits & 7U) / 8.0;
+    const float value = e4m3_to_float(code);
+    EXPECT_EQ(std::signbit(value), bits >= 128) << bits;
+    if ((bits & 127U) == 127) {
+      EXPECT_TRUE(std::isnan(value)) << bits;
+    } else {
+      EXPECT_EQ(std::abs(static_cast<double>(value)), std::ldexp(fraction, std::max(exponent, 1) - 7)) << bits;
+    }
+    if (bits == 255) {
+      EXPECT_TRUE(std::isnan(e8m0_to_float(code)));
+    } else {
+      EXPECT_EQ(static_cast<double>(e8m0_to_float(code)), std::ldexp(1.0, static_cast<int>(bits) - 127)) << bits;
+    }
+  }
+  for (unsigned bits = 0; bits < 16; ++bits) {
+    const int exponent = static_cast<int>(bits >> 1 & 3U);
+    const double fraction = (exponent == 0 ? 0.0 : 1.0) + (bits & 1U) / 2.0;
+    const float value = e2m1_to_float(static_cast<std::uint8_t>(bits));
+    EXPECT_EQ(std::signbit(value), bits >= 8) << bits;
+    EXPECT_EQ(std::abs(static_cast<double>(value)), std::ldexp(fraction, std::max(exponent, 1) - 1)) << bits;
+  }
 }
 
 TEST(DType, NamesAndSizes) {

@@ -3,6 +3,8 @@
 #include "model/binder.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <unordered_set>
 #include <utility>
 
@@ -17,7 +19,8 @@ std::string join(std::string_view a, std::string_view b, std::string_view c = {}
 
 class Binder {
  public:
-  Binder(const ModelSpec& spec, const TensorNames& names) : spec_(spec), names_(names) {}
+  Binder(const ModelSpec& spec, const TensorNames& names, const WeightFormat& format)
+      : spec_(spec), names_(names), format_(format) {}
 
   std::vector<Binding> bind(ModelWeights& weights) {
     matrix(names_.embedding, weights.embedding);
@@ -206,21 +209,27 @@ class Binder {
     }
   }
 
-  void fused_inputs(const ExpertTable& table, bool halves) {
+  void fused_inputs(const ExpertTable& table) {
     const std::int64_t n_experts = static_cast<std::int64_t>(table.records.size());
     const int d_model = table.shape.d_model;
     const int d_ff = table.shape.d_ff;
     const auto tiles = [](const Matrix& whole) { return const_cast<std::byte*>(whole.data); };
     const auto floats = [](const float* bias) { return const_cast<float*>(bias); };
-    const Stored gate_up{join(prefix_, names_.fused_gate_up), {n_experts, d_model, 2 * d_ff}};
-    const Stored down{join(prefix_, names_.fused_down), {n_experts, d_ff, d_model}};
+    const bool turned = format_.turned_experts();
+    Stored gate_up{join(prefix_, names_.fused_gate_up), {n_experts, d_model, 2 * d_ff}};
+    Stored down{join(prefix_, names_.fused_down), {n_experts, d_ff, d_model}};
+    if (turned) {
+      std::swap(gate_up.shape[1], gate_up.shape[2]);
+      std::swap(down.shape[1], down.shape[2]);
+    }
     const Stored gate_up_bias{gate_up.name + "_bias", {n_experts, 2 * d_ff}};
     const Stored down_bias{down.name + "_bias", {n_experts, d_model}};
     for (int e = 0; e < n_experts; ++e) {
-      bindings_.push_back({gate_up.name, gate_up.shape, std::int64_t{e} * d_model, d_model, 2 * d_ff,
-                           tiles(table.gate(e)), 0, nullptr, 0, true, tiles(table.up(e)), halves});
-      bindings_.push_back(
-          {down.name, down.shape, std::int64_t{e} * d_ff, d_ff, d_model, tiles(table.down(e)), 0, nullptr, 0, true});
+      slice(gate_up, e * gate_up.shape[1], static_cast<int>(gate_up.shape[1]), table.gate(e), 0);
+      bindings_.back().transposed = !turned;
+      bindings_.back().odd = tiles(table.up(e));
+      slice(down, e * down.shape[1], static_cast<int>(down.shape[1]), table.down(e), 0);
+      bindings_.back().transposed = !turned;
       if (!table.shape.biases) continue;
       // As [d_ff][2], of which the first column comes first.
       bindings_.push_back({gate_up_bias.name, gate_up_bias.shape, std::int64_t{e} * d_ff, d_ff, 2, nullptr, 0,
@@ -244,11 +253,8 @@ class Binder {
       case ExpertStorage::fused:
         fused(moe.experts());
         break;
-      case ExpertStorage::transposed:
-        fused_inputs(moe.experts(), true);
-        break;
       case ExpertStorage::fused_inputs:
-        fused_inputs(moe.experts(), false);
+        fused_inputs(moe.experts());
         break;
     }
     if (moe.shared_down.rows > 0) swiglu(prefix_ + std::string(names_.shared), moe.shared_gate_up, moe.shared_down);
@@ -257,6 +263,7 @@ class Binder {
 
   const ModelSpec& spec_;
   const TensorNames& names_;
+  const WeightFormat& format_;
   std::string prefix_;  // of the current layer
   std::vector<Binding> bindings_;
 };
@@ -283,7 +290,14 @@ bool is_draft(std::string_view name, const ModelSpec& spec, const TensorNames& n
   return false;
 }
 
-bool loadable(const StoredType& type) { return type.name == "BF16" || type.name == "F16" || type.name == "F32"; }
+constexpr std::array<std::string_view, 3> kPlainTypes{"BF16", "F16", "F32"};
+
+/// "BF16, F16, F32".
+std::string join_names(std::span<const std::string_view> types) {
+  std::string list;
+  for (const std::string_view type : types) list.append(list.empty() ? "" : ", ").append(type);
+  return list;
+}
 
 }  // namespace
 
@@ -295,40 +309,66 @@ const TensorNames& stored_names(const Family& family, const ModelSpec& spec, con
     const std::string expert = names.fused_gate_up.empty()
                                    ? join(join(names.experts, "0.", names.expert_gate), ".weight")
                                    : std::string(names.fused_gate_up);
-    return checkpoint.find(join(names.embedding, ".weight")) != nullptr &&
-           (sparse == spec.layers.end() || checkpoint.find(join(names.layers, layer, expert)) != nullptr);
+    return stores_weight(checkpoint, join(names.embedding, ".weight")) &&
+           (sparse == spec.layers.end() || stores_weight(checkpoint, join(names.layers, layer, expert)));
   };
   if (follows(family.names)) return family.names;
   const auto other = std::find_if(family.others.begin(), family.others.end(), follows);
   return other == family.others.end() ? family.names : *other;
 }
 
-std::vector<Binding> bind_tensors(const ModelSpec& spec, const TensorNames& names, ModelWeights& weights) {
-  return Binder(spec, names).bind(weights);
+std::vector<Binding> bind_tensors(const ModelSpec& spec, const TensorNames& names, const WeightFormat& format,
+                                  ModelWeights& weights) {
+  return Binder(spec, names, format).bind(weights);
 }
 
-Status check_tensors(const std::vector<Binding>& bindings, const Checkpoint& checkpoint, const ModelSpec& spec,
-                     const TensorNames& names) {
+Result<Encodings> check_tensors(const std::vector<Binding>& bindings, const Checkpoint& checkpoint,
+                                const ModelSpec& spec, const TensorNames& names, const WeightFormat& format) {
   Offenders missing, misshapen, mistyped, unclaimed;
-  std::unordered_set<std::string_view> claimed;
-  for (const Binding& binding : bindings) {
-    if (!claimed.insert(binding.name).second) continue;
-    const Checkpoint::Place* place = checkpoint.find(binding.name);
+  std::unordered_set<std::string_view> bound;
+  std::unordered_set<std::string> claimed;
+  Encodings encodings;
+  /// nullptr where the tensor is not there or not as asked.
+  const auto claim = [&](const std::string& name, const std::vector<std::int64_t>& shape,
+                         std::span<const std::string_view> types) -> const Checkpoint::Place* {
+    claimed.insert(name);
+    const Checkpoint::Place* place = checkpoint.find(name);
     if (place == nullptr) {
-      missing.add(binding.name);
-      continue;
+      missing.add(name);
+      return nullptr;
     }
     const Checkpoint::Shard& shard = checkpoint.shards()[place->shard];
     const TensorInfo& tensor = shard.tensors[place->tensor];
-    const std::string where = shard.file.path() + ": " + binding.name;
-    if (tensor.shape != binding.shape)
-      misshapen.add(where + " is " + shape_text(tensor.shape) + ", config.json asks for " + shape_text(binding.shape));
-    if (!loadable(tensor.type)) mistyped.add(where + " is " + std::string(tensor.type.name));
+    const std::string where = shard.file.path() + ": " + name;
+    if (tensor.shape != shape)
+      misshapen.add(where + " is " + shape_text(tensor.shape) + ", config.json asks for " + shape_text(shape));
+    if (std::find(types.begin(), types.end(), tensor.type.name) == types.end())
+      mistyped.add(where + " is " + std::string(tensor.type.name) + ", not " + join_names(types));
+    return place;
+  };
+  for (const Binding& binding : bindings) {
+    if (!bound.insert(binding.name).second) continue;
+    std::optional<Encoding> encoding;
+    if (binding.tiles != nullptr) {
+      TRY(found, format.find({binding.name, binding.shape}, checkpoint));
+      encoding = std::move(found);
+    }
+    if (!encoding) {
+      claim(binding.name, binding.shape, kPlainTypes);
+      continue;
+    }
+    for (Grid* part : encoding->parts()) {
+      const Checkpoint::Place* place = claim(part->name, part->shape, part->types);
+      if (place == nullptr) continue;
+      part->file = &checkpoint.shards()[place->shard].file;
+      part->tensor = &checkpoint.shards()[place->shard].tensors[place->tensor];
+    }
+    encodings.emplace(binding.name, std::move(*encoding));
   }
   const std::string tied_head = std::string(names.head) + ".weight";
   for (const Checkpoint::Shard& shard : checkpoint.shards()) {
     for (const TensorInfo& tensor : shard.tensors) {
-      if (claimed.contains(tensor.name) || names.ignores(tensor.name)) continue;
+      if (claimed.contains(tensor.name) || names.ignores(tensor.name) || format.ignores(tensor.name)) continue;
       if (spec.tied_embeddings && tensor.name == tied_head) continue;  // a second copy of the embedding
       if (is_draft(tensor.name, spec, names)) continue;
       unclaimed.add(shard.file.path() + ": " + tensor.name.substr(0, 120));
@@ -336,8 +376,9 @@ Status check_tensors(const std::vector<Binding>& bindings, const Checkpoint& che
   }
   TRY_STATUS(missing.status("missing tensor "));
   TRY_STATUS(misshapen.status("wrong shape: "));
-  TRY_STATUS(mistyped.status("only BF16, F16 and F32 weights can be loaded: "));
-  return unclaimed.status("unknown tensor ");
+  TRY_STATUS(mistyped.status("wrong type: "));
+  TRY_STATUS(unclaimed.status("unknown tensor "));
+  return encodings;
 }
 
 }  // namespace colibri

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "model/checkpoint.h"
 #include "model/families.h"
+#include "model/formats.h"
 #include "model/weights.h"
 
 namespace colibri {
@@ -26,18 +28,21 @@ struct Binding {
   float* values = nullptr;     // [cols][rows]
   float plus = 0.0F;           // added to the values
   bool transposed = false;     // they become the columns of a [cols, rows] matrix
-  std::byte* odd = nullptr;    // transposed: columns of tiles and of this matrix stand by turns,
-  bool halves = false;         // or first all of tiles
+  std::byte* odd = nullptr;    // rows of tiles and of this matrix stand by turns, or columns where transposed
 };
 
 /// The one of the family's ways to name tensors that the checkpoint follows.
 const TensorNames& stored_names(const Family& family, const ModelSpec& spec, const Checkpoint& checkpoint);
 
 /// Every tensor of the model. The places point into `weights`.
-std::vector<Binding> bind_tensors(const ModelSpec& spec, const TensorNames& names, ModelWeights& weights);
+std::vector<Binding> bind_tensors(const ModelSpec& spec, const TensorNames& names, const WeightFormat& format,
+                                  ModelWeights& weights);
+
+/// How the weights that the format encodes are stored, by name; others are plain numbers.
+using Encodings = std::unordered_map<std::string, Encoding>;
 
 /// Error 65 with the first name and the count of what is missing, misshapen or unclaimed.
-Status check_tensors(const std::vector<Binding>& bindings, const Checkpoint& checkpoint, const ModelSpec& spec,
-                     const TensorNames& names);
+Result<Encodings> check_tensors(const std::vector<Binding>& bindings, const Checkpoint& checkpoint,
+                                const ModelSpec& spec, const TensorNames& names, const WeightFormat& format);
 
 }  // namespace colibri

@@ -32,11 +32,17 @@ std::size_t budget(const LoadOptions& options) {
   return options.ram_budget > 0 ? options.ram_budget : available_bytes();
 }
 
+/// Bytes and words may hold numbers of four bits.
+double most_numbers(const TensorInfo& tensor) {
+  const bool packed = tensor.type.name == "U8" || tensor.type.name == "I32";
+  return static_cast<double>(tensor.bytes) * (packed ? 2.0 : 1.0 / tensor.type.bytes);
+}
+
 /// A config that asks for far more than the files hold is refused by arithmetic, before its sizes cost anything.
 Status check_size(const ModelSpec& spec, const Checkpoint& checkpoint) {
   double stored = 0;
   for (const Checkpoint::Shard& shard : checkpoint.shards())
-    for (const TensorInfo& tensor : shard.tensors) stored += static_cast<double>(tensor.bytes) / tensor.type.bytes;
+    for (const TensorInfo& tensor : shard.tensors) stored += most_numbers(tensor);
   const double asked = model_parameters(spec).total;
   if (asked <= 2 * stored + 1e6) return {};
   char text[128];
@@ -44,46 +50,20 @@ Status check_size(const ModelSpec& spec, const Checkpoint& checkpoint) {
   return data_error(text);
 }
 
-/// A model that ties its head to the embedding may store it as well; then it must be the same.
-Status check_tied_head(const ModelSpec& spec, const TensorNames& names, const Checkpoint& checkpoint) {
-  constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
-  const Checkpoint::Place* places[] = {checkpoint.find(std::string(names.embedding) + ".weight"),
-                                       checkpoint.find(std::string(names.head) + ".weight")};
-  if (!spec.tied_embeddings || places[0] == nullptr || places[1] == nullptr) return {};
-  const auto shard = [&](int i) -> const Checkpoint::Shard& { return checkpoint.shards()[places[i]->shard]; };
-  const TensorInfo& embedding = shard(0).tensors[places[0]->tensor];
-  const TensorInfo& head = shard(1).tensors[places[1]->tensor];
-  bool same = head.shape == embedding.shape && head.type.name == embedding.type.name;
-  std::vector<std::byte> pieces[2];
-  for (std::uint64_t at = 0; same && at < head.bytes; at += kPieceBytes) {
-    for (auto& piece : pieces) piece.resize(std::min(kPieceBytes, head.bytes - at));
-    TRY_STATUS(shard(0).file.read_at(embedding.offset + at, pieces[0]));
-    TRY_STATUS(shard(1).file.read_at(head.offset + at, pieces[1]));
-    same = pieces[0] == pieces[1];
-  }
-  if (same) return {};
-  return data_error("config.json: tie_word_embeddings: true, but the stored " + head.name + " differs from " +
-                    embedding.name);
-}
-
 }  // namespace
 
 Result<Model> load_model(const std::string& directory, const LoadOptions& options) {
   const auto start = Clock::now();
   TRY(config, read_config(directory));
-  if (!config.weight_format.empty()) {
-    return data_error(directory + "/config.json: quantization_config: weights in the format " + config.weight_format +
-                      " are not supported yet; use the bf16 checkpoint");
-  }
+  TRY(format, WeightFormat::parse(config.quantization, directory + "/config.json: quantization_config"));
   TRY(checkpoint, Checkpoint::open(directory));
   const TensorNames& names = stored_names(*find_family(config.spec.family), config.spec, checkpoint);
   TRY_STATUS(check_size(config.spec, checkpoint).at(directory));
   TRY(weights, allocate_weights(config.spec));
-  const std::vector<Binding> bindings = bind_tensors(config.spec, names, weights);
-  TRY_STATUS(check_tensors(bindings, checkpoint, config.spec, names).at(directory));
-  TRY_STATUS(check_tied_head(config.spec, names, checkpoint).at(directory));
+  const std::vector<Binding> bindings = bind_tensors(config.spec, names, format, weights);
+  TRY(encodings, check_tensors(bindings, checkpoint, config.spec, names, format).at(directory));
   TRY_STATUS(check_budget(weights, budget(options)).at(directory));
-  TRY(warning, read_weights(checkpoint, bindings, load_threads(options), options.progress));
+  TRY(warning, read_weights(checkpoint, bindings, encodings, load_threads(options), options.progress));
   if (!warning.empty()) config.warnings.push_back(directory + ": " + warning);
   const std::uint64_t bytes = weights.bytes();
   return Model{std::move(config.spec),

@@ -19,16 +19,15 @@ std::uint32_t load_pair(const std::uint16_t* at) {
   return pair;
 }
 
-/// One whole tile of an even number of columns: out[p][r] = pair p of row r.
-void pack_tile(std::uint16_t* tile, int cols, const std::uint16_t* values) {
+/// One whole tile of an even number of columns: out[p][r] = pair p of row r, `stride` numbers after row r - 1.
+void pack_tile(std::uint16_t* tile, int cols, const std::uint16_t* values, std::ptrdiff_t stride) {
   for (int first = 0; first < cols / 2; first += kBlockPairs) {
     const int last = std::min(first + kBlockPairs, cols / 2);
     for (int half = 0; half < kTileRows; half += kBlockRows) {
-      const std::uint16_t* rows = values + static_cast<std::ptrdiff_t>(half) * cols;
+      const std::uint16_t* rows = values + half * stride;
       for (int p = first; p < last; ++p) {
         std::uint32_t column[kBlockRows];
-        for (int r = 0; r < kBlockRows; ++r)
-          column[r] = load_pair(rows + static_cast<std::ptrdiff_t>(r) * cols + 2 * p);
+        for (int r = 0; r < kBlockRows; ++r) column[r] = load_pair(rows + r * stride + 2 * p);
         std::memcpy(tile + (static_cast<std::ptrdiff_t>(p) * kTileRows + half) * 2, column, sizeof column);
       }
     }
@@ -37,28 +36,29 @@ void pack_tile(std::uint16_t* tile, int cols, const std::uint16_t* values) {
 
 }  // namespace
 
-void pack_rows(std::byte* tiles, int cols, int first_row, int n_rows, const std::uint16_t* values) {
+void pack_rows(std::byte* tiles, int cols, int first_row, int n_rows, const std::uint16_t* values, int step) {
+  const std::ptrdiff_t stride = std::ptrdiff_t{cols} * step;
   const std::size_t tile_bytes = matrix_bytes(kTileRows, cols);
   const int end = first_row + n_rows;
   for (int row = first_row; row < end;) {
     if (cols % 2 == 0 && row % kTileRows == 0 && end - row >= kTileRows) {
       std::byte* tile = tiles + static_cast<std::size_t>(row / kTileRows) * tile_bytes;
-      pack_tile(reinterpret_cast<std::uint16_t*>(tile), cols, values);
-      values += static_cast<std::ptrdiff_t>(kTileRows) * cols;
+      pack_tile(reinterpret_cast<std::uint16_t*>(tile), cols, values, stride);
+      values += kTileRows * stride;
       row += kTileRows;
     } else {
       pack_row(tiles, cols, row, values);
-      values += cols;
+      values += stride;
       ++row;
     }
   }
 }
 
 void pack_columns(std::byte* tiles, int rows, int cols, int first_col, int n_cols, const std::uint16_t* values,
-                  int stride, int step) {
+                  int step) {
   const std::ptrdiff_t tile_words = std::ptrdiff_t{(cols + 1) / 2} * 2 * kTileRows;
   auto* words = reinterpret_cast<std::uint16_t*>(tiles);
-  for (int c = first_col; c < first_col + n_cols; ++c, values += stride) {
+  for (int c = first_col; c < first_col + n_cols; ++c, values += std::ptrdiff_t{rows} * step) {
     std::uint16_t* column = words + std::ptrdiff_t{c / 2} * 2 * kTileRows + c % 2;
     for (int r = 0; r < rows; ++r)
       column[r / kTileRows * tile_words + std::ptrdiff_t{r % kTileRows} * 2] = values[std::ptrdiff_t{r} * step];

@@ -20,14 +20,16 @@ constexpr std::size_t kMaxPieceBytes = std::size_t{8} << 20;  // for rows so lon
 
 struct Piece {
   const Binding* binding = nullptr;
+  const Encoding* encoding = nullptr;  // nullptr: plain numbers
   const File* file = nullptr;
-  DType type = DType::bf16;
-  std::uint64_t offset = 0;  // in the file
-  int first_row = 0;         // of those that the binding takes
+  DType type = DType::bf16;   // of plain numbers
+  std::size_t row_bytes = 0;  // as stored
+  std::uint64_t offset = 0;   // in the file
+  int first_row = 0;          // of those that the binding takes
   int rows = 0;
 
   std::size_t count() const { return static_cast<std::size_t>(rows) * static_cast<std::size_t>(binding->cols); }
-  std::size_t bytes() const { return count() * dtype_bytes(type); }
+  std::size_t bytes() const { return static_cast<std::size_t>(rows) * row_bytes; }
 };
 
 DType dtype_of(const StoredType& type) {
@@ -41,16 +43,26 @@ int rows_per_piece(std::size_t row_bytes) {
   return std::max(static_cast<int>(kPieceBytes / row_bytes) / kTileRows, 1) * kTileRows;
 }
 
-std::vector<Piece> cut(const Checkpoint& checkpoint, const std::vector<Binding>& bindings) {
+std::vector<Piece> cut(const Checkpoint& checkpoint, const std::vector<Binding>& bindings, const Encodings& encodings) {
   std::vector<Piece> pieces;
   for (const Binding& binding : bindings) {
-    const Checkpoint::Place place = *checkpoint.find(binding.name);
-    const Checkpoint::Shard& shard = checkpoint.shards()[place.shard];
-    const TensorInfo& tensor = shard.tensors[place.tensor];
-    Piece piece{&binding, &shard.file, dtype_of(tensor.type), 0, 0, 0};
-    const std::size_t row_bytes = static_cast<std::size_t>(binding.cols) * dtype_bytes(piece.type);
-    piece.offset = tensor.offset + static_cast<std::uint64_t>(binding.stored_row) * row_bytes;
-    const int step = rows_per_piece(row_bytes);
+    Piece piece{.binding = &binding};
+    if (const auto encoding = encodings.find(binding.name); encoding != encodings.end()) {
+      piece.encoding = &encoding->second;
+      piece.file = piece.encoding->codes.file;
+      piece.row_bytes = static_cast<std::size_t>(piece.encoding->row_bytes());
+      piece.offset = piece.encoding->codes.tensor->offset;
+    } else {
+      const Checkpoint::Place place = *checkpoint.find(binding.name);
+      const Checkpoint::Shard& shard = checkpoint.shards()[place.shard];
+      const TensorInfo& tensor = shard.tensors[place.tensor];
+      piece.file = &shard.file;
+      piece.type = dtype_of(tensor.type);
+      piece.row_bytes = static_cast<std::size_t>(binding.cols) * dtype_bytes(piece.type);
+      piece.offset = tensor.offset;
+    }
+    piece.offset += static_cast<std::uint64_t>(binding.stored_row) * piece.row_bytes;
+    const int step = rows_per_piece(piece.row_bytes);
     for (; piece.first_row < binding.rows; piece.first_row += step) {
       piece.rows = std::min(step, binding.rows - piece.first_row);
       pieces.push_back(piece);
@@ -81,26 +93,32 @@ void store_floats(const Piece& piece, const std::byte* data) {
 }
 
 /// Reads one piece into `data` and stores it.
-Status load_piece(const Piece& piece, std::byte* data) {
-  TRY_STATUS(piece.file->read_at(piece.offset, {data, piece.bytes()}));
+Status load_piece(const Piece& piece, std::byte* data, DecodeBuffers& buffers) {
   const Binding& binding = *piece.binding;
-  if (binding.values != nullptr) store_floats(piece, data);
-  if (piece.type != DType::bf16) round_to_bf16(data, piece.type, piece.count());
-  const auto* values = reinterpret_cast<const std::uint16_t*>(data);
+  auto* values = reinterpret_cast<std::uint16_t*>(data);
+  if (piece.encoding != nullptr) {
+    TRY_STATUS(decode_rows(*piece.encoding, binding.stored_row + piece.first_row, piece.rows, buffers, values));
+  } else {
+    TRY_STATUS(piece.file->read_at(piece.offset, {data, piece.bytes()}));
+    if (binding.values != nullptr) store_floats(piece, data);
+    if (piece.type != DType::bf16) round_to_bf16(data, piece.type, piece.count());
+  }
   if (!all_finite_bf16(values, piece.count())) {
     return data_error(piece.file->path() + ": tensor " + binding.name +
                       " holds NaN or infinity; the checkpoint is damaged, fetch it again");
   }
-  if (binding.transposed) {
-    const int rows = binding.odd == nullptr ? binding.cols : binding.cols / 2;
-    const int step = binding.odd == nullptr || binding.halves ? 1 : 2;
-    const auto pack = [&](std::byte* tiles, int first) {
-      pack_columns(tiles, rows, binding.rows, piece.first_row, piece.rows, values + first, binding.cols, step);
-    };
-    pack(binding.tiles, 0);
-    if (binding.odd != nullptr) pack(binding.odd, binding.halves ? rows : 1);
-  } else if (binding.tiles != nullptr) {
-    pack_rows(binding.tiles, binding.cols, binding.first_row + piece.first_row, piece.rows, values);
+  if (binding.tiles == nullptr) return {};
+  // Rows, or columns where transposed, of one matrix or of two by turns.
+  const int step = binding.odd == nullptr ? 1 : 2;
+  for (int part = 0; part < step; ++part) {
+    std::byte* tiles = part == 0 ? binding.tiles : binding.odd;
+    if (binding.transposed) {
+      pack_columns(tiles, binding.cols / step, binding.rows, piece.first_row, piece.rows, values + part, step);
+    } else {
+      const int skipped = (part + piece.first_row) % step;
+      pack_rows(tiles, binding.cols, binding.first_row + (piece.first_row + skipped) / step,
+                (piece.rows - skipped + step - 1) / step, values + std::ptrdiff_t{skipped} * binding.cols, step);
+    }
   }
   return {};
 }
@@ -109,7 +127,7 @@ Status load_piece(const Piece& piece, std::byte* data) {
 struct Work {
   explicit Work(const std::vector<Piece>& all) : pieces(all) {
     for (const Piece& piece : pieces) {
-      buffer_bytes = std::max(buffer_bytes, piece.bytes());
+      buffer_bytes = std::max({buffer_bytes, piece.bytes(), piece.count() * sizeof(std::uint16_t)});
       total_bytes += piece.bytes();
     }
   }
@@ -131,15 +149,20 @@ struct Work {
   void run(const LoadProgress& progress) {
     auto buffer = Buffer::allocate(buffer_bytes, "the load buffer");
     if (!buffer.ok()) return fail(std::move(buffer).error());
+    DecodeBuffers buffers;
     for (std::size_t i = next++; i < pieces.size(); i = next++) {
-      if (Status status = load_piece(pieces[i], buffer->data()); !status.ok()) return fail(std::move(status).error());
+      if (Status status = load_piece(pieces[i], buffer->data(), buffers); !status.ok())
+        return fail(std::move(status).error());
       done_bytes += pieces[i].bytes();
       if (progress) progress(done_bytes, total_bytes);
     }
   }
 };
 
-std::string rounding_warning(const Checkpoint& checkpoint, const std::vector<Binding>& bindings) {
+std::string rounding_warning(const Checkpoint& checkpoint, const std::vector<Binding>& bindings,
+                             const Encodings& encodings) {
+  if (!encodings.empty())
+    return std::to_string(encodings.size()) + " quantised tensors were decoded to bf16 and take its memory";
   std::size_t count = 0;
   for (const Binding& binding : bindings) {
     const Checkpoint::Place place = *checkpoint.find(binding.name);
@@ -151,9 +174,9 @@ std::string rounding_warning(const Checkpoint& checkpoint, const std::vector<Bin
 
 }  // namespace
 
-Result<std::string> read_weights(const Checkpoint& checkpoint, const std::vector<Binding>& bindings, int n_threads,
-                                 const LoadProgress& progress) {
-  const std::vector<Piece> pieces = cut(checkpoint, bindings);
+Result<std::string> read_weights(const Checkpoint& checkpoint, const std::vector<Binding>& bindings,
+                                 const Encodings& encodings, int n_threads, const LoadProgress& progress) {
+  const std::vector<Piece> pieces = cut(checkpoint, bindings, encodings);
   Work work(pieces);
   std::vector<std::thread> others;
   try {
@@ -165,7 +188,7 @@ Result<std::string> read_weights(const Checkpoint& checkpoint, const std::vector
   for (std::thread& thread : others) thread.join();
   if (work.error) return std::move(*work.error);
   if (progress) progress(work.total_bytes, work.total_bytes);
-  return rounding_warning(checkpoint, bindings);
+  return rounding_warning(checkpoint, bindings, encodings);
 }
 
 }  // namespace colibri

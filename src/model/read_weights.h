@@ -16,9 +16,9 @@ namespace colibri {
 /// Called from the loading thread with bytes read so far and in all.
 using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
-/// `bindings` have been checked (check_tensors). Error 65 where a weight is NaN or infinite, 74 where a read fails.
-/// Returns a warning where tensors were rounded to bf16, else "".
-Result<std::string> read_weights(const Checkpoint& checkpoint, const std::vector<Binding>& bindings, int n_threads,
-                                 const LoadProgress& progress);
+/// `bindings` have been checked and `encodings` come from there (check_tensors). Error 65 where a weight is NaN or
+/// infinite, 74 where a read fails. Returns a warning where matrices were rounded or decoded to bf16, else "".
+Result<std::string> read_weights(const Checkpoint& checkpoint, const std::vector<Binding>& bindings,
+                                 const Encodings& encodings, int n_threads, const LoadProgress& progress);
 
 }  // namespace colibri

@@ -3,7 +3,7 @@
 // are required.
 #include "model/config.h"
 #include "model/families.h"
-#include "model/published.h"
+#include "model/fixture.h"
 #include "model/size.h"
 
 namespace colibri {
@@ -11,7 +11,9 @@ namespace {
 
 using namespace test;
 
-Result<ModelConfig> published(const std::string& name) { return parse_config(published_config(name), "config.json"); }
+Result<ModelConfig> published(const std::string& name) {
+  return parse_config(json_file(kSource + "/tests/model/data/configs/" + name + ".json"), name + ".json");
+}
 
 Result<ModelConfig> with(const std::string& model, std::string_view key, const std::string& value) {
   Json config = json_file(kConformance + model + "/config.json");
@@ -26,7 +28,7 @@ int recurrent_layers(const ModelSpec& spec) {
 }
 
 TEST(HybridConfig, Qwen3NextHasThreeDeltaNetsForEachAttention) {
-  const auto config = published("Qwen/Qwen3-Next-80B-A3B");
+  const auto config = published("qwen3-next-80b-a3b");
   expect_ok(config);
   const ModelSpec& spec = config->spec;
   EXPECT_NEAR(model_parameters(spec).total / 1e9, 80, 0.5);
@@ -47,7 +49,7 @@ TEST(HybridConfig, Qwen3NextHasThreeDeltaNetsForEachAttention) {
 }
 
 TEST(HybridConfig, Qwen35NestsItsTextPart) {
-  const auto config = published("Qwen/Qwen3.5-35B-A3B");
+  const auto config = published("qwen3.5-35b-a3b");
   expect_ok(config);
   EXPECT_NEAR(model_parameters(config->spec).total / 1e9, 35, 0.7 + 0.5);
   EXPECT_NEAR(model_parameters(config->spec).active / 1e9, 3, 0.5);
@@ -57,7 +59,7 @@ TEST(HybridConfig, Qwen35NestsItsTextPart) {
 }
 
 TEST(HybridConfig, TheOuterFileSaysWhatTheTextPartDoesNot) {
-  Json config = published_config("Qwen/Qwen3.5-35B-A3B");
+  Json config = json_file(kSource + "/tests/model/data/configs/qwen3.5-35b-a3b.json");
   config.set("tie_word_embeddings", true);
   config.set("eos_token_id", json_of("[5, 6]"));
   const auto parsed = parse_config(config, "config.json");
@@ -71,7 +73,7 @@ TEST(HybridConfig, TheOuterFileSaysWhatTheTextPartDoesNot) {
 }
 
 TEST(HybridConfig, Lfm2HasConvolutionsAndDenseFirstLayers) {
-  const auto config = published("Ba2han/augment-multi-ft2");
+  const auto config = published("lfm2-8b-a1b");
   expect_ok(config);
   const ModelSpec& spec = config->spec;
   EXPECT_NEAR(model_parameters(spec).total / 1e9, 8.3, 0.1);

@@ -209,13 +209,13 @@ class Binder {
     }
   }
 
-  void fused_inputs(const ExpertTable& table) {
+  void fused_inputs(const ExpertTable& table, bool halves) {
     const std::int64_t n_experts = static_cast<std::int64_t>(table.records.size());
     const int d_model = table.shape.d_model;
     const int d_ff = table.shape.d_ff;
     const auto tiles = [](const Matrix& whole) { return const_cast<std::byte*>(whole.data); };
     const auto floats = [](const float* bias) { return const_cast<float*>(bias); };
-    const bool turned = format_.turned_experts();
+    const bool turned = format_.turned_experts() && !halves;
     Stored gate_up{join(prefix_, names_.fused_gate_up), {n_experts, d_model, 2 * d_ff}};
     Stored down{join(prefix_, names_.fused_down), {n_experts, d_ff, d_model}};
     if (turned) {
@@ -228,6 +228,7 @@ class Binder {
       slice(gate_up, e * gate_up.shape[1], static_cast<int>(gate_up.shape[1]), table.gate(e), 0);
       bindings_.back().transposed = !turned;
       bindings_.back().odd = tiles(table.up(e));
+      bindings_.back().halves = halves;
       slice(down, e * down.shape[1], static_cast<int>(down.shape[1]), table.down(e), 0);
       bindings_.back().transposed = !turned;
       if (!table.shape.biases) continue;
@@ -253,8 +254,11 @@ class Binder {
       case ExpertStorage::fused:
         fused(moe.experts());
         break;
+      case ExpertStorage::transposed:
+        fused_inputs(moe.experts(), true);
+        break;
       case ExpertStorage::fused_inputs:
-        fused_inputs(moe.experts());
+        fused_inputs(moe.experts(), false);
         break;
     }
     if (moe.shared_down.rows > 0) swiglu(prefix_ + std::string(names_.shared), moe.shared_gate_up, moe.shared_down);

@@ -28,7 +28,8 @@ struct Binding {
   float* values = nullptr;     // [cols][rows]
   float plus = 0.0F;           // added to the values
   bool transposed = false;     // they become the columns of a [cols, rows] matrix
-  std::byte* odd = nullptr;    // rows of tiles and of this matrix stand by turns, or columns where transposed
+  std::byte* odd = nullptr;    // rows of tiles and of this matrix stand by turns, or columns where transposed,
+  bool halves = false;         // or, transposed, first all of tiles
 };
 
 /// The one of the family's ways to name tensors that the checkpoint follows.

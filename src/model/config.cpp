@@ -3,7 +3,9 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstdio>
 
 #include "base/file.h"
 #include "model/config_reader.h"
@@ -17,10 +19,32 @@ constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{8} << 20;
 constexpr JsonLimits kConfigLimits{.depth = 32, .bytes = kMaxConfigBytes, .values = 1'000'000};
 constexpr double kMaxParameters = 1e15;
 constexpr std::size_t kMaxEosIds = 256;
+constexpr std::size_t kShownBytes = 40;  // of a text of the file
+
+/// Python writes NaN and Infinity where JSON has no number; as strings they are refused only where they are read.
+std::string quote_non_numbers(std::string_view text) {
+  constexpr std::string_view kWords[] = {"NaN", "Infinity", "-Infinity"};
+  std::string quoted;
+  bool inside = false;  // a string
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto word = inside ? std::end(kWords)
+                             : std::find_if(std::begin(kWords), std::end(kWords),
+                                            [&](auto candidate) { return text.substr(i).starts_with(candidate); });
+    if (word != std::end(kWords)) {
+      quoted.append("\"").append(*word).append("\"");
+      i += word->size() - 1;
+      continue;
+    }
+    if (text[i] == '"') inside = !inside;
+    quoted += text[i];
+    if (inside && text[i] == '\\' && i + 1 < text.size()) quoted += text[++i];
+  }
+  return quoted;
+}
 
 Result<Json> read_json(const std::string& path) {
   TRY(text, read_file(path, kMaxConfigBytes));
-  return parse_json(text, kConfigLimits).at(path);
+  return parse_json(quote_non_numbers(text), kConfigLimits).at(path);
 }
 
 KvGroupSpec kv_group_of(const AttentionSpec& attention) {
@@ -73,9 +97,29 @@ void read_token_ids(const Json& file, ConfigReader& reader, int vocab, Generatio
   read_optional_id(file, "pad_token_id", vocab, generation.pad);
 }
 
+constexpr std::array<const char*, 3> kFormatKeys{"quantization_config", "quantization", "compression_config"};
+
+/// What the file says of its weights' format: its method and what tells the method's kinds apart.
+std::string weight_format(ConfigReader& reader) {
+  for (const char* key : kFormatKeys) {
+    if (!reader.has(key)) continue;
+    ConfigReader about = reader.object(key);
+    std::string format = about.text_or("quant_method", "unnamed").substr(0, kShownBytes);
+    for (const char* kind : {"quant_algo", "moe_quant_algo", "format", "fmt"})
+      if (about.has(kind)) format += " " + about.text_or(kind, "").substr(0, kShownBytes);
+    if (about.has("bits")) {
+      char bits[32];
+      std::snprintf(bits, sizeof bits, " %g-bit", about.real("bits", 0, 64));
+      format += bits;
+    }
+    return format;
+  }
+  return {};
+}
+
 /// Null where there is none.
 Json find_quantization(const Json& file) {
-  for (const char* key : {"quantization_config", "compression_config", "quantization"})
+  for (const char* key : kFormatKeys)
     if (const Json* value = file.find(key); value != nullptr && !value->is_null()) return *value;
   return {};
 }
@@ -104,8 +148,12 @@ Result<ModelConfig> parse_config(const Json& config, const std::string& place) {
   ConfigReader text = nested ? reader.object(kNested) : reader;
   TRY_STATUS(reader.status());
   ModelConfig result;
+  result.weight_format = weight_format(reader);
   result.quantization = find_quantization(config);
-  if (nested && result.quantization.is_null()) result.quantization = find_quantization(*config.find(kNested));
+  if (nested && result.quantization.is_null()) {
+    result.weight_format = weight_format(text);
+    result.quantization = find_quantization(*config.find(kNested));
+  }
   result.spec = family->parse(text);
   result.spec.family = type;
   if (nested) {
@@ -114,6 +162,7 @@ Result<ModelConfig> parse_config(const Json& config, const std::string& place) {
   }
   read_token_ids(config, reader, result.spec.vocab, result.generation);
   TRY_STATUS(reader.status());
+  result.warnings = reader.warnings();
   if (const double total = model_parameters(result.spec).total; total > kMaxParameters)
     return data_error(place + ": hidden_size: the sizes together give more than 10^15 parameters");
   set_kv_groups(result.spec);

@@ -29,7 +29,8 @@ struct GenerationConfig {
 struct ModelConfig {
   ModelSpec spec;
   GenerationConfig generation;
-  Json quantization;                  // what the file says of its weights' format (model/formats.h); null: plain
+  std::string weight_format;          // "fp8 e4m3", as quantization_config has it; empty: plain numbers
+  Json quantization;                  // what it was made of, for model/formats.h; null: plain numbers
   std::vector<std::string> warnings;  // one line each
 };
 

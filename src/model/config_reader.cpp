@@ -27,12 +27,12 @@ std::string shown(const Json& value) {
 }  // namespace
 
 ConfigReader::ConfigReader(const Json& object, std::string place)
-    : ConfigReader(&object, std::move(place), std::make_shared<std::optional<Error>>()) {
-  if (!object.is_object()) *error_ = data_error(place_ + ": not a JSON object");
+    : ConfigReader(&object, std::move(place), std::make_shared<Said>()) {
+  if (!object.is_object()) said_->error = data_error(place_ + ": not a JSON object");
 }
 
-ConfigReader::ConfigReader(const Json* object, std::string place, std::shared_ptr<std::optional<Error>> error)
-    : object_(object), place_(std::move(place)), error_(std::move(error)) {}
+ConfigReader::ConfigReader(const Json* object, std::string place, std::shared_ptr<Said> said)
+    : object_(object), place_(std::move(place)), said_(std::move(said)) {}
 
 const Json* ConfigReader::find(std::string_view key) const {
   const Json* value = object_ == nullptr ? nullptr : object_->find(key);
@@ -45,13 +45,18 @@ const Json* ConfigReader::require(std::string_view key) {
   return value;
 }
 
-void ConfigReader::refuse(std::string_view key, std::string_view why) {
-  if (failed()) return;
-  *error_ = data_error(place_ + ": " + std::string(key) + ": " + std::string(why));
+std::string ConfigReader::line(std::string_view key, std::string_view text) const {
+  return place_ + ": " + std::string(key) + ": " + std::string(text);
 }
 
+void ConfigReader::refuse(std::string_view key, std::string_view why) {
+  if (!failed()) said_->error = data_error(line(key, why));
+}
+
+void ConfigReader::warn(std::string_view key, std::string_view what) { said_->warnings.push_back(line(key, what)); }
+
 Status ConfigReader::status() const {
-  if (failed()) return **error_;
+  if (failed()) return *said_->error;
   return {};
 }
 
@@ -126,6 +131,17 @@ std::string ConfigReader::text_or(std::string_view key, std::string fallback) {
   return fallback;
 }
 
+void ConfigReader::expect(std::string_view key, std::initializer_list<std::string_view> supported) {
+  if (!has(key)) return;
+  const std::string text = text_or(key, "");
+  std::string list;
+  for (const std::string_view one : supported) {
+    if (text == one) return;
+    list.append(list.empty() ? "" : " and ").append(one);
+  }
+  refuse(key, "\"" + text.substr(0, kShownBytes) + "\" is not supported here, only " + list);
+}
+
 std::vector<int> ConfigReader::integers(std::string_view key, int min, int max) {
   std::vector<int> values;
   const Json* list = find(key);
@@ -175,7 +191,7 @@ std::vector<std::string> ConfigReader::keys() const {
 ConfigReader ConfigReader::object(std::string_view key) {
   const Json* value = find(key);
   if (value != nullptr && !value->is_object()) refuse(key, shown(*value) + " is not an object");
-  return {value, place_ + ": " + std::string(key), error_};
+  return {value, place_ + ": " + std::string(key), said_};
 }
 
 }  // namespace colibri

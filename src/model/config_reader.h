@@ -4,6 +4,7 @@
 // bound), so that a parser is a straight line of reads with one question at its end.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,8 @@ class ConfigReader {
   bool flag(std::string_view key);
   bool flag_or(std::string_view key, bool fallback);
   std::string text_or(std::string_view key, std::string fallback);
+  /// Refuses a text, where there is one, that is not among these.
+  void expect(std::string_view key, std::initializer_list<std::string_view> supported);
   /// Absent: empty. Every element within the bounds.
   std::vector<int> integers(std::string_view key, int min, int max);
   std::vector<double> reals(std::string_view key, double min, double max);
@@ -44,12 +47,22 @@ class ConfigReader {
 
   /// Records "<place>: <key>: <why>" unless there is an error already.
   void refuse(std::string_view key, std::string_view why);
-  bool failed() const { return error_->has_value(); }
+  bool failed() const { return said_->error.has_value(); }
   /// The first error, if there was one.
   Status status() const;
 
+  /// Records the same as a line for the user, who gets the model nevertheless.
+  void warn(std::string_view key, std::string_view what);
+  const std::vector<std::string>& warnings() const { return said_->warnings; }
+
  private:
-  ConfigReader(const Json* object, std::string place, std::shared_ptr<std::optional<Error>> error);
+  struct Said {
+    std::optional<Error> error;
+    std::vector<std::string> warnings;
+  };
+
+  ConfigReader(const Json* object, std::string place, std::shared_ptr<Said> said);
+  std::string line(std::string_view key, std::string_view text) const;
   const Json* find(std::string_view key) const;
   const Json* require(std::string_view key);
   int bounded(std::string_view key, const Json& value, int min, int max);
@@ -57,7 +70,7 @@ class ConfigReader {
 
   const Json* object_;
   std::string place_;
-  std::shared_ptr<std::optional<Error>> error_;
+  std::shared_ptr<Said> said_;  // with the readers of member objects
 };
 
 }  // namespace colibri

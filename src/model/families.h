@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@ namespace colibri {
 enum class ExpertStorage : std::uint8_t {
   apart,         // a tensor for each matrix
   fused,         // [n_experts, 2 * d_ff, d_model], gate before up, and [n_experts, d_model, d_ff]
+  transposed,    // [n_experts, d_model, 2 * d_ff], gate before up, and [n_experts, d_ff, d_model]
   fused_inputs,  // [n_experts, d_model, 2 * d_ff], gate and up by turns, and [n_experts, d_ff, d_model]; _bias beside
 };
 
@@ -74,18 +76,28 @@ struct TensorNames {
 
   /// Stored tensors with this end are known to be harmless and are skipped: frequencies follow from the config.
   std::string_view ignored_end = ".self_attn.rotary_emb.inv_freq";
+  /// So are those that contain this.
+  std::string_view ignored_part = {};
   /// And parts that generating text does without: drafting heads, vision.
   std::span<const std::string_view> ignored_starts = {};
 
   bool ignores(std::string_view name) const {
-    return name.ends_with(ignored_end) || std::any_of(ignored_starts.begin(), ignored_starts.end(),
-                                                      [&](std::string_view start) { return name.starts_with(start); });
+    return name.ends_with(ignored_end) || (!ignored_part.empty() && name.find(ignored_part) != name.npos) ||
+           std::any_of(ignored_starts.begin(), ignored_starts.end(),
+                       [&](std::string_view start) { return name.starts_with(start); });
   }
 };
+
+/// Whether a stored tensor belongs to a routed expert.
+bool is_expert(std::string_view name, const TensorNames& names);
+
+/// Which of the embedding and the head a family's makers count as active, in the numbers that they publish.
+enum class ActiveTables : std::uint8_t { both, head, none };
 
 struct Family {
   std::string_view model_type;  // in config.json
   ModelSpec (*parse)(ConfigReader& config);
+  ActiveTables active;
   TensorNames names;
   std::span<const TensorNames> others = {};  // that checkpoints of the family are published with as well
 };

@@ -50,6 +50,28 @@ Status check_size(const ModelSpec& spec, const Checkpoint& checkpoint) {
   return data_error(text);
 }
 
+/// A model that ties its head to the embedding may store it as well; then it must be the same.
+Status check_tied_head(const ModelSpec& spec, const TensorNames& names, const Checkpoint& checkpoint) {
+  constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
+  const Checkpoint::Place* places[] = {checkpoint.find(std::string(names.embedding) + ".weight"),
+                                       checkpoint.find(std::string(names.head) + ".weight")};
+  if (!spec.tied_embeddings || places[0] == nullptr || places[1] == nullptr) return {};
+  const auto shard = [&](int i) -> const Checkpoint::Shard& { return checkpoint.shards()[places[i]->shard]; };
+  const TensorInfo& embedding = shard(0).tensors[places[0]->tensor];
+  const TensorInfo& head = shard(1).tensors[places[1]->tensor];
+  bool same = head.shape == embedding.shape && head.type.name == embedding.type.name;
+  std::vector<std::byte> pieces[2];
+  for (std::uint64_t at = 0; same && at < head.bytes; at += kPieceBytes) {
+    for (auto& piece : pieces) piece.resize(std::min(kPieceBytes, head.bytes - at));
+    TRY_STATUS(shard(0).file.read_at(embedding.offset + at, pieces[0]));
+    TRY_STATUS(shard(1).file.read_at(head.offset + at, pieces[1]));
+    same = pieces[0] == pieces[1];
+  }
+  if (same) return {};
+  return data_error("config.json: tie_word_embeddings: true, but the stored " + head.name + " differs from " +
+                    embedding.name);
+}
+
 }  // namespace
 
 Result<Model> load_model(const std::string& directory, const LoadOptions& options) {
@@ -62,6 +84,7 @@ Result<Model> load_model(const std::string& directory, const LoadOptions& option
   TRY(weights, allocate_weights(config.spec));
   const std::vector<Binding> bindings = bind_tensors(config.spec, names, format, weights);
   TRY(encodings, check_tensors(bindings, checkpoint, config.spec, names, format).at(directory));
+  TRY_STATUS(check_tied_head(config.spec, names, checkpoint).at(directory));
   TRY_STATUS(check_budget(weights, budget(options)).at(directory));
   TRY(warning, read_weights(checkpoint, bindings, encodings, load_threads(options), options.progress));
   if (!warning.empty()) config.warnings.push_back(directory + ": " + warning);

@@ -55,10 +55,10 @@ void pack_rows(std::byte* tiles, int cols, int first_row, int n_rows, const std:
 }
 
 void pack_columns(std::byte* tiles, int rows, int cols, int first_col, int n_cols, const std::uint16_t* values,
-                  int step) {
+                  int stride, int step) {
   const std::ptrdiff_t tile_words = std::ptrdiff_t{(cols + 1) / 2} * 2 * kTileRows;
   auto* words = reinterpret_cast<std::uint16_t*>(tiles);
-  for (int c = first_col; c < first_col + n_cols; ++c, values += std::ptrdiff_t{rows} * step) {
+  for (int c = first_col; c < first_col + n_cols; ++c, values += stride) {
     std::uint16_t* column = words + std::ptrdiff_t{c / 2} * 2 * kTileRows + c % 2;
     for (int r = 0; r < rows; ++r)
       column[r / kTileRows * tile_words + std::ptrdiff_t{r % kTileRows} * 2] = values[std::ptrdiff_t{r} * step];

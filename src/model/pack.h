@@ -15,9 +15,9 @@ namespace colibri {
 void pack_rows(std::byte* tiles, int cols, int first_row, int n_rows, const std::uint16_t* values, int step = 1);
 
 /// Writes columns [first_col, first_col + n_cols) of the [rows, cols] matrix at `tiles`. `values` is
-/// [n_cols, rows, step], of which the first of each `step` is taken.
+/// [n_cols, stride], of which the first of each `step` is taken.
 void pack_columns(std::byte* tiles, int rows, int cols, int first_col, int n_cols, const std::uint16_t* values,
-                  int step = 1);
+                  int stride, int step);
 
 /// Rounds `count` stored numbers to bf16, in place: the results take the front of `data` (4-byte aligned).
 void round_to_bf16(std::byte* data, DType type, std::size_t count);

@@ -107,18 +107,23 @@ Status load_piece(const Piece& piece, std::byte* data, DecodeBuffers& buffers) {
     return data_error(piece.file->path() + ": tensor " + binding.name +
                       " holds NaN or infinity; the checkpoint is damaged, fetch it again");
   }
-  if (binding.tiles == nullptr) return {};
-  // Rows, or columns where transposed, of one matrix or of two by turns.
-  const int step = binding.odd == nullptr ? 1 : 2;
-  for (int part = 0; part < step; ++part) {
-    std::byte* tiles = part == 0 ? binding.tiles : binding.odd;
-    if (binding.transposed) {
-      pack_columns(tiles, binding.cols / step, binding.rows, piece.first_row, piece.rows, values + part, step);
-    } else {
-      const int skipped = (part + piece.first_row) % step;
+  if (binding.transposed) {
+    const int rows = binding.odd == nullptr ? binding.cols : binding.cols / 2;
+    const int step = binding.odd == nullptr || binding.halves ? 1 : 2;
+    const auto pack = [&](std::byte* tiles, int first) {
+      pack_columns(tiles, rows, binding.rows, piece.first_row, piece.rows, values + first, binding.cols, step);
+    };
+    pack(binding.tiles, 0);
+    if (binding.odd != nullptr) pack(binding.odd, binding.halves ? rows : 1);
+  } else if (binding.tiles != nullptr) {
+    const int step = binding.odd == nullptr ? 1 : 2;
+    const auto pack = [&](std::byte* tiles, int turn) {
+      const int skipped = (turn + piece.first_row) % step;
       pack_rows(tiles, binding.cols, binding.first_row + (piece.first_row + skipped) / step,
                 (piece.rows - skipped + step - 1) / step, values + std::ptrdiff_t{skipped} * binding.cols, step);
-    }
+    };
+    pack(binding.tiles, 0);
+    if (binding.odd != nullptr) pack(binding.odd, 1);
   }
   return {};
 }

@@ -65,7 +65,10 @@ void scale_longrope(ConfigReader& scaling, ConfigReader& config, int& context, R
   if (factors.size() != rope.inv_freq.size())
     return scaling.refuse("short_factor", "needs " + std::to_string(rope.inv_freq.size()) + " numbers");
   for (std::size_t i = 0; i < factors.size(); ++i) rope.inv_freq[i] /= static_cast<float>(factors[i]);
-  context = std::min(context, original);
+  if (context <= original) return;
+  context = original;
+  scaling.warn(kOriginal, "the context ends at " + std::to_string(original) +
+                              " tokens: longrope would turn the cached keys of a longer text again");
 }
 
 void scale_yarn(ConfigReader& scaling, int context, double theta, RopeSpec& rope) {

@@ -52,23 +52,25 @@ ParameterCount layer_parameters(const ModelSpec& spec, const LayerSpec& layer) {
   always += std::visit([&](const auto& mixer) { return mixer_parameters(d, mixer); }, layer.mixer);
   if (const auto* dense = std::get_if<DenseFfn>(&layer.ffn)) {
     always += 3.0 * d * dense->d_ff;
-    return {always, always};
+    return {always, always, 0};
   }
   const auto& moe = std::get<MoeFfn>(layer.ffn);
   always += (d + (moe.router.bias ? 1 : 0) + (moe.router.correction ? 1 : 0)) * moe.router.n_experts;
   always += 3.0 * d * moe.shared_d_ff + (moe.shared_gate ? d : 0);
   const double expert = 3.0 * d * moe.d_ff + (moe.biases ? d + 2.0 * moe.d_ff : 0);
-  return {always + moe.router.n_experts * expert, always + moe.router.top_k * expert};
+  const double experts = moe.router.n_experts * expert;
+  return {always + experts, always + moe.router.top_k * expert, experts};
 }
 
 ParameterCount model_parameters(const ModelSpec& spec) {
   const double tables = static_cast<double>(spec.vocab) * spec.d_model * (spec.tied_embeddings ? 1 : 2) +
                         norm_parameters(spec) + (spec.head_bias ? spec.vocab : 0);
-  ParameterCount count{tables, tables};
+  ParameterCount count{tables, tables, 0};
   for (const LayerSpec& layer : spec.layers) {
     const ParameterCount of_layer = layer_parameters(spec, layer);
     count.total += of_layer.total;
     count.active += of_layer.active;
+    count.experts += of_layer.experts;
   }
   return count;
 }
@@ -78,6 +80,13 @@ double kv_values_per_token(const ModelSpec& spec) {
   for (const LayerSpec& layer : spec.layers)
     values += std::visit([](const auto& mixer) { return kv_values(mixer); }, layer.mixer);
   return values;
+}
+
+double state_floats(const ModelSpec& spec) {
+  double floats = 0;
+  for (const KvGroupSpec& group : spec.kv_groups)
+    floats += static_cast<double>(group.state_floats) * static_cast<double>(group.layers.size());
+  return floats;
 }
 
 }  // namespace colibri

@@ -11,6 +11,7 @@ namespace colibri {
 struct ParameterCount {
   double total = 0;
   double active = 0;
+  double experts = 0;  // of the total, those of routed experts
 };
 
 ParameterCount layer_parameters(const ModelSpec& spec, const LayerSpec& layer);
@@ -18,5 +19,8 @@ ParameterCount model_parameters(const ModelSpec& spec);
 
 /// Numbers that the KV cache holds for one token behind no window.
 double kv_values_per_token(const ModelSpec& spec);
+
+/// Floats that recurrent layers keep of one sequence, whatever its length.
+double state_floats(const ModelSpec& spec);
 
 }  // namespace colibri

@@ -55,15 +55,7 @@ def greedy(model, ids):
     return {"tokens": tokens, "logprobs": logprobs, "top2_gap": gaps}
 
 
-def build(out, seed, name, family, values):
-    config = getattr(transformers, family + "Config")(**values)
-    config._attn_implementation = "eager"
-    directory = os.path.join(out, name)
-    family = getattr(transformers, family + "ForCausalLM")
-    model = family(config).float().eval()
-    randomise(model, torch.Generator().manual_seed(seed + sum(map(ord, name))))
-    model.to(torch.bfloat16).save_pretrained(directory, safe_serialization=True)
-    model = family.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
+def expect(model, directory, seed):
     logits = {}
     meta = {"prompts": PROMPTS, "greedy": {}, "transformers": transformers.__version__, "seed": seed}
     for prompt, ids in PROMPTS.items():
@@ -74,6 +66,18 @@ def build(out, seed, name, family, values):
     save_file(logits, os.path.join(directory, "expected_logits.safetensors"))
     with open(os.path.join(directory, "expected.json"), "w") as file:
         json.dump(meta, file)
+
+
+def build(out, seed, name, family, values):
+    config = getattr(transformers, family + "Config")(**values)
+    config._attn_implementation = "eager"
+    directory = os.path.join(out, name)
+    family = getattr(transformers, family + "ForCausalLM")
+    model = family(config).float().eval()
+    randomise(model, torch.Generator().manual_seed(seed + sum(map(ord, name))))
+    model.to(torch.bfloat16).save_pretrained(directory, safe_serialization=True)
+    model = family.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
+    expect(model, directory, seed)
 
 
 if __name__ == "__main__":

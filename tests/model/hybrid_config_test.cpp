@@ -3,7 +3,7 @@
 // are required.
 #include "model/config.h"
 #include "model/families.h"
-#include "model/fixture.h"
+#include "model/published.h"
 #include "model/size.h"
 
 namespace colibri {
@@ -11,9 +11,7 @@ namespace {
 
 using namespace test;
 
-Result<ModelConfig> published(const std::string& name) {
-  return parse_config(json_file(kSource + "/tests/model/data/configs/" + name + ".json"), name + ".json");
-}
+Result<ModelConfig> published(const std::string& name) { return parse_config(published_config(name), "config.json"); }
 
 Result<ModelConfig> with(const std::string& model, std::string_view key, const std::string& value) {
   Json config = json_file(kConformance + model + "/config.json");
@@ -28,7 +26,7 @@ int recurrent_layers(const ModelSpec& spec) {
 }
 
 TEST(HybridConfig, Qwen3NextHasThreeDeltaNetsForEachAttention) {
-  const auto config = published("qwen3-next-80b-a3b");
+  const auto config = published("Qwen/Qwen3-Next-80B-A3B");
   expect_ok(config);
   const ModelSpec& spec = config->spec;
   EXPECT_NEAR(model_parameters(spec).total / 1e9, 80, 0.5);
@@ -49,7 +47,7 @@ TEST(HybridConfig, Qwen3NextHasThreeDeltaNetsForEachAttention) {
 }
 
 TEST(HybridConfig, Qwen35NestsItsTextPart) {
-  const auto config = published("qwen3.5-35b-a3b");
+  const auto config = published("Qwen/Qwen3.5-35B-A3B");
   expect_ok(config);
   EXPECT_NEAR(model_parameters(config->spec).total / 1e9, 35, 0.7 + 0.5);
   EXPECT_NEAR(model_parameters(config->spec).active / 1e9, 3, 0.5);
@@ -59,7 +57,7 @@ TEST(HybridConfig, Qwen35NestsItsTextPart) {
 }
 
 TEST(HybridConfig, TheOuterFileSaysWhatTheTextPartDoesNot) {
-  Json config = json_file(kSource + "/tests/model/data/configs/qwen3.5-35b-a3b.json");
+  Json config = published_config("Qwen/Qwen3.5-35B-A3B");
   config.set("tie_word_embeddings", true);
   config.set("eos_token_id", json_of("[5, 6]"));
   const auto parsed = parse_config(config, "config.json");
@@ -73,7 +71,7 @@ TEST(HybridConfig, TheOuterFileSaysWhatTheTextPartDoesNot) {
 }
 
 TEST(HybridConfig, Lfm2HasConvolutionsAndDenseFirstLayers) {
-  const auto config = published("lfm2-8b-a1b");
+  const auto config = published("Ba2han/augment-multi-ft2");
   expect_ok(config);
   const ModelSpec& spec = config->spec;
   EXPECT_NEAR(model_parameters(spec).total / 1e9, 8.3, 0.1);

@@ -47,7 +47,7 @@ TEST(Pack, ColumnsGiveTheTransposedMatrix) {
     auto* bytes = reinterpret_cast<std::byte*>(tiles.data());
     for (int col = 0; col < cols;) {
       const int n = std::min(cols - col, 1 + static_cast<int>(random() % 7));
-      pack_columns(bytes, rows, cols, col, n, values.data() + col * rows);
+      pack_columns(bytes, rows, cols, col, n, values.data() + col * rows, rows, 1);
       col += n;
     }
     const Matrix matrix{bytes, rows, cols};
@@ -66,7 +66,7 @@ TEST(Pack, ColumnsGiveTheTransposedMatrix) {
 TEST(Pack, ColumnsMayStandByTurns) {
   const std::vector<std::uint16_t> values = {1, 101, 2, 102, 3, 103, 4, 104};  // [2 columns][2 rows][2]
   std::vector<std::uint16_t> tiles(matrix_bytes(2, 2) / 2);
-  pack_columns(reinterpret_cast<std::byte*>(tiles.data()), 2, 2, 0, 2, values.data() + 1, 2);
+  pack_columns(reinterpret_cast<std::byte*>(tiles.data()), 2, 2, 0, 2, values.data() + 1, 4, 2);
   EXPECT_EQ((std::vector<std::uint16_t>{tiles.begin(), tiles.begin() + 4}),
             (std::vector<std::uint16_t>{101, 103, 102, 104}));
 }

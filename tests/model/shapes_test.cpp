@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "model/fixture.h"
 #include "model/model.h"
+#include "model/published.h"
 #include "model/size.h"
 
 namespace colibri {
@@ -19,11 +19,14 @@ const RopeSpec& rope_of(const LayerSpec& layer) {
 }
 
 TEST(Shapes, EqualThePublishedConfigs) {
-  for (const char* name :
-       {"qwen3-30b-a3b", "mixtral-8x7b", "qwen1.5-moe-a2.7b", "qwen2-57b-a14b", "deepseek-v2-lite"}) {
+  for (const auto& [name, original] : {std::pair{"qwen3-30b-a3b", "Qwen/Qwen3-30B-A3B"},
+                                       {"mixtral-8x7b", "mistralai/Mixtral-8x7B-v0.1"},
+                                       {"qwen1.5-moe-a2.7b", "MaziyarPanahi/Qwen1.5-MoE-A2.7B-Wikihow"},
+                                       {"qwen2-57b-a14b", "Qwen/Qwen2-57B-A14B@pr1"},
+                                       {"deepseek-v2-lite", "deepseek-ai/DeepSeek-V2-Lite-Chat"}}) {
     SCOPED_TRACE(name);
     const auto shape = synthetic_shape(name);
-    const auto config = read_config_file(kSource + "/tests/model/data/configs/" + name + ".json");
+    const auto config = parse_config(published_config(original), name);
     expect_ok(shape);
     expect_ok(config);
     EXPECT_EQ(model_parameters(*shape).total, model_parameters(config->spec).total);

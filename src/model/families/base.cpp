@@ -41,8 +41,7 @@ ModelSpec parse_sizes(ConfigReader& config, const Defaults& defaults) {
   spec.tied_embeddings = config.flag_or("tie_word_embeddings", false);
   spec.n_draft_layers = config.integer_or("num_nextn_predict_layers", 0, 0, kMaxLayers);
   const int n_layers = config.integer("num_hidden_layers", 1, kMaxLayers);
-  if (const std::string act = config.text_or("hidden_act", "silu"); act != "silu")
-    config.refuse("hidden_act", "\"" + act.substr(0, 40) + "\" is not supported, only silu");
+  config.expect("hidden_act", {"silu"});
   if (!config.failed()) spec.layers.resize(static_cast<std::size_t>(n_layers));
   return spec;
 }
@@ -87,6 +86,8 @@ void parse_groups(ConfigReader& config, RouterSpec& router) {
 
 RouterSpec parse_corrected_router(ConfigReader& config, const ModelSpec& spec) {
   RouterSpec router = parse_router(config, spec, config.flag("norm_topk_prob"), {.n_experts = "n_routed_experts"});
+  config.expect("scoring_func", {"sigmoid", "noaux_tc"});  // dots.llm1 says the latter and means sigmoid
+  config.expect("topk_method", {"noaux_tc"});
   router.score = RouterScore::sigmoid;
   router.correction = true;
   router.scale = static_cast<float>(config.real("routed_scaling_factor", 0, kMaxScale));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeepSeek-V2 and V3 and what is built like them: latent attention over many small experts beside shared ones.
+// DeepSeek and what is built like it: many small experts beside shared ones; from V2 on over latent attention, in V3.2
+// and GLM-5 to a choice of tokens.
 #include "model/families/families.h"
 
 namespace colibri {
@@ -7,22 +8,40 @@ namespace {
 
 constexpr double kMaxScale = 1e6;
 
-/// Files that name the router's kind must name the one that the family has.
-void expect_kind(ConfigReader& config, const char* key, const std::string& only) {
-  if (const std::string kind = config.text_or(key, only); kind != only)
-    config.refuse(key, "\"" + kind.substr(0, 40) + "\" is not supported here, only " + only);
-}
-
 void expect_groups(ConfigReader& config) {
   for (const char* key : {"n_group", "topk_group"})
     if (!config.has(key)) config.refuse(key, "missing");
 }
 
+/// An indexer picks index_topk tokens for each one's attention: while there are no more, all of them. Its choice is not
+/// built, so the context ends there.
+void end_context_before_choice(ConfigReader& config, ModelSpec& spec) {
+  const int seen = config.integer("index_topk", 1, kMaxContext);
+  if (spec.context <= seen) return;
+  spec.context = seen;
+  config.warn("index_topk", "the context ends at " + std::to_string(seen) +
+                                " tokens: attention to a choice of the tokens before is not supported");
+}
+
 }  // namespace
+
+ModelSpec parse_deepseek(ConfigReader& config) {
+  ModelSpec spec = parse_base(config);
+  set_attention_bias(config, spec);
+  if (config.flag_or("mlp_bias", false)) config.refuse("mlp_bias", "biases in the MLP are not supported");
+  if (!config.has("n_routed_experts")) {
+    set_dense(config, spec);
+    return spec;
+  }
+  config.expect("scoring_func", {"softmax"});
+  set_dense_first(config, spec,
+                  parse_router(config, spec, config.flag("norm_topk_prob"), {.n_experts = "n_routed_experts"}));
+  return spec;
+}
 
 ModelSpec parse_deepseek_v2(ConfigReader& config) {
   ModelSpec spec = parse_latent_base(config);
-  expect_kind(config, "scoring_func", "softmax");
+  config.expect("scoring_func", {"softmax"});
   if (!config.flag_or("rope_interleave", true)) config.refuse("rope_interleave", "only true is supported here");
   // The published code normalises, transformers does not: no published checkpoint asks for it.
   if (config.flag_or("norm_topk_prob", false)) config.refuse("norm_topk_prob", "true is not supported");
@@ -42,10 +61,20 @@ ModelSpec parse_deepseek_v2(ConfigReader& config) {
 
 ModelSpec parse_deepseek_v3(ConfigReader& config) {
   ModelSpec spec = parse_latent_base(config);
-  expect_kind(config, "scoring_func", "sigmoid");
-  expect_kind(config, "topk_method", "noaux_tc");
   expect_groups(config);
   set_dense_first(config, spec, parse_corrected_router(config, spec));
+  return spec;
+}
+
+ModelSpec parse_deepseek_v32(ConfigReader& config) {
+  ModelSpec spec = parse_deepseek_v3(config);
+  end_context_before_choice(config, spec);
+  return spec;
+}
+
+ModelSpec parse_glm_moe_dsa(ConfigReader& config) {
+  ModelSpec spec = parse_glm4_moe_lite(config);
+  end_context_before_choice(config, spec);
   return spec;
 }
 

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// ERNIE 4.5: neighbouring values turn together; a softmax router whose choice is corrected; some layers are dense.
+// ERNIE 4.5: neighbouring values turn together; a softmax router whose choice is corrected; some layers are dense. Its
+// makers' own files, for Paddle, count layers that only fill up their pipeline.
 #include "model/families/families.h"
 
 namespace colibri {
 
 ModelSpec parse_ernie4_5_moe(ConfigReader& config) {
   ModelSpec spec = parse_base(config, {.rope_theta = 500000, .norm_eps = 1e-5});
+  const int n_empty = config.integer_or("remove_tail_layer", 0, 0, kMaxLayers);
+  const int n_layers = static_cast<int>(spec.layers.size()) - n_empty;
+  if (n_layers <= 0) config.refuse("remove_tail_layer", "leaves no layer");
+  if (config.failed()) return spec;
+  spec.layers.resize(static_cast<std::size_t>(n_layers));
+  if (!config.flag_or("moe_use_aux_free", true)) config.refuse("moe_use_aux_free", "false is not supported");
   if (!config.has("tie_word_embeddings")) config.refuse("tie_word_embeddings", "missing");
   if (config.flag_or("use_bias", false)) config.refuse("use_bias", "biases are not supported");
   for (LayerSpec& layer : spec.layers) attention_of(layer).rope.pairs = RopePairs::neighbours;
@@ -19,7 +26,6 @@ ModelSpec parse_ernie4_5_moe(ConfigReader& config) {
   if (config.failed()) return spec;
   moe.shared_d_ff = n_shared * moe.d_ff;
 
-  const int n_layers = static_cast<int>(spec.layers.size());
   const int first = config.integer("moe_layer_start_index", 0, kMaxLayers);
   const int end = config.integer_or("moe_layer_end_index", -1, -1, kMaxLayers);
   const int interval = config.integer_or("moe_layer_interval", 1, 1, kMaxLayers);

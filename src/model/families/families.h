@@ -12,12 +12,15 @@
 
 namespace colibri {
 
+ModelSpec parse_deepseek(ConfigReader& config);
 ModelSpec parse_deepseek_v2(ConfigReader& config);
 ModelSpec parse_deepseek_v3(ConfigReader& config);
+ModelSpec parse_deepseek_v32(ConfigReader& config);
 ModelSpec parse_dots1(ConfigReader& config);
 ModelSpec parse_ernie4_5_moe(ConfigReader& config);
 ModelSpec parse_glm4_moe(ConfigReader& config);
 ModelSpec parse_glm4_moe_lite(ConfigReader& config);
+ModelSpec parse_glm_moe_dsa(ConfigReader& config);
 ModelSpec parse_gpt_oss(ConfigReader& config);
 ModelSpec parse_granitemoe(ConfigReader& config);
 ModelSpec parse_hunyuan_v1_moe(ConfigReader& config);

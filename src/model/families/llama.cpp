@@ -13,6 +13,7 @@ ModelSpec parse_llama(ConfigReader& config) {
 }
 
 ModelSpec parse_mistral(ConfigReader& config) {
+  if (config.has("num_experts")) return parse_mixtral(config);  // as it was published before it had a name
   ModelSpec spec = parse_base(config);
   set_window_everywhere(config, spec);
   set_dense(config, spec);

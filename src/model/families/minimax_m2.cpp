@@ -7,10 +7,8 @@ namespace colibri {
 ModelSpec parse_minimax_m2(ConfigReader& config) {
   ModelSpec spec = parse_base(config, {.rope_theta = 5e6});
   if (!config.flag_or("use_qk_norm", true)) config.refuse("use_qk_norm", "false is not supported");
-  if (config.text_or("qk_norm_type", "per_layer") != "per_layer")
-    config.refuse("qk_norm_type", "only per_layer is supported");
-  if (config.text_or("scoring_func", "sigmoid") != "sigmoid")
-    config.refuse("scoring_func", "only sigmoid is supported");
+  config.expect("qk_norm_type", {"per_layer"});
+  config.expect("scoring_func", {"sigmoid"});
   if (!config.flag_or("use_routing_bias", true)) config.refuse("use_routing_bias", "false is not supported");
   if (config.integer_or("shared_intermediate_size", 0, 0, kMaxWidth) != 0)
     config.refuse("shared_intermediate_size", "shared experts are not supported in this family");

@@ -80,8 +80,7 @@ ModelSpec parse_qwen3_5_moe(ConfigReader& config) {
   ModelSpec spec = parse_hybrid(config);
   if (!config.flag_or("attn_output_gate", true)) config.refuse("attn_output_gate", "only true is supported");
   // Of the delta net; attention's is always a sigmoid.
-  if (const std::string type = config.text_or("output_gate_type", "silu"); type != "silu" && type != "swish")
-    config.refuse("output_gate_type", "\"" + type.substr(0, 40) + "\" is not supported, only silu");
+  config.expect("output_gate_type", {"silu", "swish"});
   if (!config.integers("mlp_only_layers", 0, kMaxLayers - 1).empty())
     config.refuse("mlp_only_layers", "dense layers are not supported in this model_type");
   const MoeFfn moe = parse_experts(config, spec, true);

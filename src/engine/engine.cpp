@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "engine/plan.h"
@@ -79,7 +80,7 @@ Status Engine::check(const Request& request) const {
 bool Engine::submit(Request& request) {
   auto owned = std::make_unique<Request>(std::move(request));
   stats_.waiting.fetch_add(1, std::memory_order_relaxed);
-  if (!ring_.try_push(owned)) {
+  if (ring_.try_push(owned) != Push::done) {
     stats_.waiting.fetch_sub(1, std::memory_order_relaxed);
     request = std::move(*owned);
     return false;
@@ -88,10 +89,7 @@ bool Engine::submit(Request& request) {
   return true;
 }
 
-void Engine::wake() {
-  wakes_.fetch_add(1, std::memory_order_release);
-  wakes_.notify_one();
-}
+void Engine::wake() { bell_.ring(); }
 
 void Engine::admit() {
   while (!waiting_.empty() && static_cast<int>(running_.size()) < options_.max_batch) {
@@ -222,10 +220,10 @@ void Engine::run(const std::stop_token& stop) {
   const std::stop_callback on_stop(stop, [this] { wake(); });
   backend_.adopt_thread();
   while (!stop.stop_requested()) {
-    const std::uint32_t seen = wakes_.load(std::memory_order_acquire);
-    if (!step() && !stop.stop_requested()) wakes_.wait(seen, std::memory_order_acquire);
+    if (!step()) bell_.wait([&] { return ring_.ready() || stop.stop_requested(); });
   }
-  take_in();
+  ring_.close();
+  for (take_in(); !ring_.drained(); take_in()) std::this_thread::yield();  // a push is under way
   while (!running_.empty() || !waiting_.empty()) {
     for (std::size_t i = running_.size(); i-- > 0;) finish(i, {.finish = Finish::cancelled});
     admit();

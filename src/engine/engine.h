@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/doorbell.h"
 #include "base/ring.h"
 #include "engine/request.h"
 #include "forward/forward.h"
@@ -52,7 +53,8 @@ class Engine {
   /// Why this request could never run, naming the field.
   Status check(const Request& request) const;
 
-  /// Any thread; the request has passed check(). False, and the request untouched, where the queue is full.
+  /// Any thread; the request has passed check(). False, and the request untouched, where the queue is full or the
+  /// engine has stopped.
   bool submit(Request& request);
 
   /// One step; false where there was nothing to do.
@@ -95,7 +97,7 @@ class Engine {
   std::deque<std::unique_ptr<Request>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // in order of admission
   EngineStats stats_;
-  std::atomic<std::uint32_t> wakes_{0};
+  Doorbell<> bell_;
 };
 
 }  // namespace colibri

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/doorbell.h"
+
 namespace colibri {
 namespace {
 
@@ -16,18 +18,18 @@ TEST(Ring, RefusesWhenFullAndKeepsTheValue) {
   ASSERT_EQ(ring.capacity(), 4U);
   for (int i = 0; i < 4; ++i) {
     auto value = std::make_unique<int>(i);
-    ASSERT_TRUE(ring.try_push(value));
+    ASSERT_EQ(ring.try_push(value), Push::done);
     EXPECT_EQ(value, nullptr);
   }
   auto extra = std::make_unique<int>(99);
-  EXPECT_FALSE(ring.try_push(extra));
+  EXPECT_EQ(ring.try_push(extra), Push::full);
   ASSERT_NE(extra, nullptr);
   for (int lap = 0; lap < 10; ++lap) {
     auto value = ring.try_pop();
     ASSERT_TRUE(value.has_value());
     EXPECT_EQ(**value, lap);
     auto next = std::make_unique<int>(lap + 4);
-    EXPECT_TRUE(ring.try_push(next));
+    EXPECT_EQ(ring.try_push(next), Push::done);
   }
 }
 
@@ -46,7 +48,7 @@ TEST(Ring, ManyProducersLoseNothingAndKeepTheirOrder) {
     producers.emplace_back([&ring, p] {
       for (int i = 0; i < kItems; ++i) {
         std::pair<int, int> item{p, i};
-        while (!ring.try_push(item)) std::this_thread::yield();
+        while (ring.try_push(item) != Push::done) std::this_thread::yield();
       }
     });
   std::vector<int> next(kProducers, 0);
@@ -60,6 +62,43 @@ TEST(Ring, ManyProducersLoseNothingAndKeepTheirOrder) {
     ++received;
   }
   EXPECT_FALSE(ring.try_pop().has_value());
+}
+
+TEST(Ring, CloseRefusesAndLosesNothing) {
+  Ring<int> ring(4);
+  int value = 7;
+  ASSERT_EQ(ring.try_push(value), Push::done);
+  ring.close();
+  value = 8;
+  EXPECT_EQ(ring.try_push(value), Push::closed);
+  EXPECT_FALSE(ring.drained());
+  EXPECT_EQ(ring.try_pop(), 7);
+  EXPECT_TRUE(ring.drained());
+}
+
+TEST(Doorbell, WakesASleeperForEveryItem) {
+  constexpr int kItems = 20'000;
+  Ring<int> ring(8);
+  Doorbell<> bell;
+  std::jthread producer([&] {
+    for (int i = 0; i < kItems; ++i) {
+      int item = i;
+      while (ring.try_push(item) != Push::done) std::this_thread::yield();
+      bell.ring();
+    }
+    ring.close();
+    bell.ring();
+  });
+  int received = 0;
+  while (!ring.drained()) {
+    const auto item = ring.try_pop();
+    if (item) {
+      ASSERT_EQ(*item, received++);
+    } else {
+      bell.wait([&] { return ring.ready() || ring.drained(); });
+    }
+  }
+  EXPECT_EQ(received, kItems);
 }
 
 }  // namespace

@@ -102,8 +102,6 @@ struct Family {
   std::span<const TensorNames> others = {};  // that checkpoints of the family are published with as well
 };
 
-std::span<const Family> families();
-
 /// nullptr where there is none.
 const Family* find_family(std::string_view model_type);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeepSeek and what is built like it: many small experts beside shared ones; from V2 on over latent attention, in V3.2
-// and GLM-5 to a choice of tokens.
+// to a choice of tokens. dots.llm1 has V3's router over attention with q and k normalised per head.
 #include "model/families/families.h"
 
 namespace colibri {
@@ -12,18 +12,6 @@ void expect_groups(ConfigReader& config) {
   for (const char* key : {"n_group", "topk_group"})
     if (!config.has(key)) config.refuse(key, "missing");
 }
-
-/// An indexer picks index_topk tokens for each one's attention: while there are no more, all of them. Its choice is not
-/// built, so the context ends there.
-void end_context_before_choice(ConfigReader& config, ModelSpec& spec) {
-  const int seen = config.integer("index_topk", 1, kMaxContext);
-  if (spec.context <= seen) return;
-  spec.context = seen;
-  config.warn("index_topk", "the context ends at " + std::to_string(seen) +
-                                " tokens: attention to a choice of the tokens before is not supported");
-}
-
-}  // namespace
 
 ModelSpec parse_deepseek(ConfigReader& config) {
   ModelSpec spec = parse_base(config);
@@ -72,10 +60,37 @@ ModelSpec parse_deepseek_v32(ConfigReader& config) {
   return spec;
 }
 
-ModelSpec parse_glm_moe_dsa(ConfigReader& config) {
-  ModelSpec spec = parse_glm4_moe_lite(config);
-  end_context_before_choice(config, spec);
+ModelSpec parse_dots1(ConfigReader& config) {
+  ModelSpec spec = parse_base(config);
+  set_attention_bias(config, spec);
+  for (LayerSpec& layer : spec.layers) attention_of(layer).qk_norm = QkNorm::per_head;
+  // Without layer_types a sliding_window holds from layer max_window_layers on.
+  const int first = config.integer_or("max_window_layers", 62, 0, kMaxLayers);
+  const int window = config.integer_or("sliding_window", 0, 1, kMaxContext);
+  set_windows(config, spec, window, [&](int layer) { return layer >= first; });
+  set_dense_first(config, spec, parse_corrected_router(config, spec));
   return spec;
 }
+
+constexpr TensorNames kDeepseekNames{.shared = "mlp.shared_experts."};
+constexpr TensorNames kIndexedNames{.shared = "mlp.shared_experts.", .ignored_part = ".self_attn.indexer."};
+constexpr std::array<std::string_view, 2> kKimiVision{"vision_tower.", "mm_projector."};
+constexpr TensorNames kKimiNames{.embedding = "language_model.model.embed_tokens",
+                                 .final_norm = "language_model.model.norm",
+                                 .head = "language_model.lm_head",
+                                 .layers = "language_model.model.layers.",
+                                 .shared = "mlp.shared_experts.",
+                                 .ignored_starts = kKimiVision};
+
+}  // namespace
+
+const Family kDeepseek{"deepseek", parse_deepseek, ActiveTables::both, kDeepseekNames};
+const Family kDeepseekV2{"deepseek_v2", parse_deepseek_v2, ActiveTables::head, kDeepseekNames};
+const Family kDeepseekV3{"deepseek_v3", parse_deepseek_v3, ActiveTables::head, kDeepseekNames};
+const Family kDeepseekV32{"deepseek_v32", parse_deepseek_v32, ActiveTables::head, kIndexedNames};
+const Family kJoyaiLlmFlash{"joyai_llm_flash", parse_deepseek_v3, ActiveTables::head, kDeepseekNames};
+const Family kKimiK2{"kimi_k2", parse_deepseek_v3, ActiveTables::head, kDeepseekNames};
+const Family kKimiK25{"kimi_k25", parse_deepseek_v3, ActiveTables::head, kKimiNames};
+const Family kDots1{"dots1", parse_dots1, ActiveTables::both, kDeepseekNames};
 
 }  // namespace colibri

@@ -4,6 +4,7 @@
 #include "model/families/families.h"
 
 namespace colibri {
+namespace {
 
 ModelSpec parse_ernie4_5_moe(ConfigReader& config) {
   ModelSpec spec = parse_base(config, {.rope_theta = 500000, .norm_eps = 1e-5});
@@ -41,5 +42,17 @@ ModelSpec parse_ernie4_5_moe(ConfigReader& config) {
   }
   return spec;
 }
+
+constexpr std::array<std::string_view, 1> kErnieDrafting{"model.mtp_"};
+
+constexpr TensorNames kErnieNames{.router_correction = "mlp.moe_statics.e_score_correction_bias",
+                                  .correction_is_row = true,
+                                  .shared = "mlp.shared_experts.",
+                                  .ignored_starts = kErnieDrafting};
+
+}  // namespace
+
+const Family kErnie{"ernie", parse_ernie4_5_moe, ActiveTables::both, kErnieNames};
+const Family kErnie45Moe{"ernie4_5_moe", parse_ernie4_5_moe, ActiveTables::both, kErnieNames};
 
 }  // namespace colibri

@@ -1,42 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the families' parsers share, and the parsers themselves.
+// The families, and what their parsers share.
 // Invariant: a parser is a straight line of reads; it divides by nothing and indexes nothing that the reader has not
 // bounded, so that a hostile file ends in the reader's error.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
 #include "core/spec.h"
 #include "model/config_reader.h"
+#include "model/families.h"
 
 namespace colibri {
 
-ModelSpec parse_deepseek(ConfigReader& config);
-ModelSpec parse_deepseek_v2(ConfigReader& config);
-ModelSpec parse_deepseek_v3(ConfigReader& config);
-ModelSpec parse_deepseek_v32(ConfigReader& config);
-ModelSpec parse_dots1(ConfigReader& config);
-ModelSpec parse_ernie4_5_moe(ConfigReader& config);
-ModelSpec parse_glm4_moe(ConfigReader& config);
-ModelSpec parse_glm4_moe_lite(ConfigReader& config);
-ModelSpec parse_glm_moe_dsa(ConfigReader& config);
-ModelSpec parse_gpt_oss(ConfigReader& config);
-ModelSpec parse_granitemoe(ConfigReader& config);
-ModelSpec parse_hunyuan_v1_moe(ConfigReader& config);
-ModelSpec parse_lfm2_moe(ConfigReader& config);
-ModelSpec parse_llama(ConfigReader& config);
-ModelSpec parse_minimax_m2(ConfigReader& config);
-ModelSpec parse_mistral(ConfigReader& config);
-ModelSpec parse_mixtral(ConfigReader& config);
-ModelSpec parse_olmoe(ConfigReader& config);
-ModelSpec parse_phimoe(ConfigReader& config);
-ModelSpec parse_qwen2(ConfigReader& config);
-ModelSpec parse_qwen2_moe(ConfigReader& config);
-ModelSpec parse_qwen3(ConfigReader& config);
-ModelSpec parse_qwen3_moe(ConfigReader& config);
-ModelSpec parse_qwen3_next(ConfigReader& config);
-ModelSpec parse_qwen3_5_moe(ConfigReader& config);
+extern const Family kDeepseek;
+extern const Family kDeepseekV2;
+extern const Family kDeepseekV3;
+extern const Family kDeepseekV32;
+extern const Family kDots1;
+extern const Family kErnie;
+extern const Family kErnie45Moe;
+extern const Family kGlm4Moe;
+extern const Family kGlm4MoeLite;
+extern const Family kGlmMoeDsa;
+extern const Family kGptOss;
+extern const Family kGraniteMoe;
+extern const Family kHunyuanV1Moe;
+extern const Family kJoyaiLlmFlash;
+extern const Family kKimiK2;
+extern const Family kKimiK25;
+extern const Family kLfm2Moe;
+extern const Family kLlama;
+extern const Family kMinimaxM2;
+extern const Family kMistral;
+extern const Family kMixtral;
+extern const Family kOlmoe;
+extern const Family kPhimoe;
+extern const Family kQwen2;
+extern const Family kQwen2Moe;
+extern const Family kQwen3;
+extern const Family kQwen35Moe;
+extern const Family kQwen35MoeText;
+extern const Family kQwen3Moe;
+extern const Family kQwen3Next;
+extern const Family kQwen3VlMoe;
 
 /// Of a layer as parse_base makes it.
 inline AttentionSpec& attention_of(LayerSpec& layer) { return std::get<AttentionSpec>(layer.mixer); }
@@ -54,6 +62,10 @@ struct Defaults {
 
 /// The sizes of the whole, with as many layers as the file asks for, whose mixer and FFN have no sizes yet.
 ModelSpec parse_sizes(ConfigReader& config, const Defaults& defaults = {});
+
+/// Where an indexer picks index_topk tokens for each one's attention: while there are no more, it picks all. Its choice
+/// is not built, so the context ends there.
+void end_context_before_choice(ConfigReader& config, ModelSpec& spec);
 
 /// parse_sizes() with latent attention in every layer. Neighbours turn together, unless rope_interleave is false.
 ModelSpec parse_latent_base(ConfigReader& config, const Defaults& defaults = {});

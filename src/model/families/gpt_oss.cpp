@@ -4,6 +4,7 @@
 #include "model/families/families.h"
 
 namespace colibri {
+namespace {
 
 ModelSpec parse_gpt_oss(ConfigReader& config) {
   constexpr double kMost = 1e6;
@@ -26,5 +27,14 @@ ModelSpec parse_gpt_oss(ConfigReader& config) {
   }
   return spec;
 }
+
+constexpr TensorNames kGptOssNames{.router = "mlp.router",
+                                   .expert_storage = ExpertStorage::fused_inputs,
+                                   .fused_gate_up = "mlp.experts.gate_up_proj",
+                                   .fused_down = "mlp.experts.down_proj"};
+
+}  // namespace
+
+const Family kGptOss{"gpt_oss", parse_gpt_oss, ActiveTables::head, kGptOssNames};
 
 }  // namespace colibri

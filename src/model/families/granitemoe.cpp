@@ -6,6 +6,7 @@
 #include "model/families/families.h"
 
 namespace colibri {
+namespace {
 
 ModelSpec parse_granitemoe(ConfigReader& config) {
   constexpr double kMost = 1e3;
@@ -25,5 +26,14 @@ ModelSpec parse_granitemoe(ConfigReader& config) {
   }
   return spec;
 }
+
+constexpr TensorNames kGraniteNames{.router = "block_sparse_moe.router.layer",
+                                    .expert_storage = ExpertStorage::fused,
+                                    .fused_gate_up = "block_sparse_moe.input_linear.weight",
+                                    .fused_down = "block_sparse_moe.output_linear.weight"};
+
+}  // namespace
+
+const Family kGraniteMoe{"granitemoe", parse_granitemoe, ActiveTables::none, kGraniteNames};
 
 }  // namespace colibri

@@ -4,6 +4,7 @@
 #include "model/families/families.h"
 
 namespace colibri {
+namespace {
 
 ModelSpec parse_hunyuan_v1_moe(ConfigReader& config) {
   ModelSpec spec = parse_base(config, {.norm_eps = 1e-5});
@@ -28,5 +29,14 @@ ModelSpec parse_hunyuan_v1_moe(ConfigReader& config) {
   }
   return spec;
 }
+
+constexpr TensorNames kHunyuanNames{.q_norm = "self_attn.query_layernorm",
+                                    .k_norm = "self_attn.key_layernorm",
+                                    .router = "mlp.gate.wg",
+                                    .shared = "mlp.shared_mlp."};
+
+}  // namespace
+
+const Family kHunyuanV1Moe{"hunyuan_v1_moe", parse_hunyuan_v1_moe, ActiveTables::both, kHunyuanNames};
 
 }  // namespace colibri

@@ -46,4 +46,12 @@ ModelSpec parse_latent_base(ConfigReader& config, const Defaults& defaults) {
   return spec;
 }
 
+void end_context_before_choice(ConfigReader& config, ModelSpec& spec) {
+  const int seen = config.integer("index_topk", 1, kMaxContext);
+  if (spec.context <= seen) return;
+  spec.context = seen;
+  config.warn("index_topk", "the context ends at " + std::to_string(seen) +
+                                " tokens: attention to a choice of the tokens before is not supported");
+}
+
 }  // namespace colibri

@@ -26,8 +26,6 @@ void set_mixers(ConfigReader& config, ModelSpec& spec) {
   }
 }
 
-}  // namespace
-
 ModelSpec parse_lfm2_moe(ConfigReader& config) {
   ModelSpec spec = parse_base(config, {.rope_theta = 1e6});
   spec.norm_eps = static_cast<float>(config.real("norm_eps", 0, 1));
@@ -51,5 +49,26 @@ ModelSpec parse_lfm2_moe(ConfigReader& config) {
   }
   return spec;
 }
+
+constexpr TensorNames kLfm2Names{.final_norm = "model.embedding_norm",
+                                 .attn_norm = "operator_norm",
+                                 .o = "self_attn.out_proj",
+                                 .q_norm = "self_attn.q_layernorm",
+                                 .k_norm = "self_attn.k_layernorm",
+                                 .ffn_norm = "ffn_norm",
+                                 .dense = "feed_forward.",
+                                 .gate = "w1",
+                                 .up = "w3",
+                                 .down = "w2",
+                                 .router = "feed_forward.gate",
+                                 .router_correction = "feed_forward.expert_bias",
+                                 .experts = "feed_forward.experts.",
+                                 .expert_gate = "w1",
+                                 .expert_up = "w3",
+                                 .expert_down = "w2"};
+
+}  // namespace
+
+const Family kLfm2Moe{"lfm2_moe", parse_lfm2_moe, ActiveTables::both, kLfm2Names};
 
 }  // namespace colibri

@@ -3,6 +3,7 @@
 #include "model/families/families.h"
 
 namespace colibri {
+namespace {
 
 ModelSpec parse_minimax_m2(ConfigReader& config) {
   ModelSpec spec = parse_base(config, {.rope_theta = 5e6});
@@ -24,5 +25,16 @@ ModelSpec parse_minimax_m2(ConfigReader& config) {
   }
   return spec;
 }
+
+constexpr TensorNames kMinimaxNames{.router = "block_sparse_moe.gate",
+                                    .router_correction = "block_sparse_moe.e_score_correction_bias",
+                                    .experts = "block_sparse_moe.experts.",
+                                    .expert_gate = "w1",
+                                    .expert_up = "w3",
+                                    .expert_down = "w2"};
+
+}  // namespace
+
+const Family kMinimaxM2{"minimax_m2", parse_minimax_m2, ActiveTables::none, kMinimaxNames};
 
 }  // namespace colibri

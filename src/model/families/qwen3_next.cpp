@@ -67,8 +67,6 @@ MoeFfn parse_experts(ConfigReader& config, const ModelSpec& spec, bool norm_topk
   return moe;
 }
 
-}  // namespace
-
 ModelSpec parse_qwen3_next(ConfigReader& config) {
   ModelSpec spec = parse_hybrid(config);
   if (!config.has("norm_topk_prob")) config.refuse("norm_topk_prob", "missing");
@@ -87,5 +85,34 @@ ModelSpec parse_qwen3_5_moe(ConfigReader& config) {
   for (LayerSpec& layer : spec.layers) layer.ffn = moe;
   return spec;
 }
+
+constexpr std::array<std::string_view, 1> kDrafting{"mtp."};
+constexpr std::array<std::string_view, 2> kDraftingAndVision{"mtp.", "model.visual."};
+
+constexpr TensorNames kQwen3NextNames{.delta_grouped = true, .norm_plus = 1, .ignored_starts = kDrafting};
+
+constexpr TensorNames kQwen35Names{.norm_plus = 1, .ignored_starts = kDraftingAndVision};
+
+constexpr TensorNames fused(TensorNames names) {
+  names.expert_storage = ExpertStorage::fused;
+  names.fused_gate_up = "mlp.experts.gate_up_proj";
+  names.fused_down = "mlp.experts.down_proj";
+  return names;
+}
+/// As the text part of a model that also sees.
+constexpr TensorNames nested(TensorNames names) {
+  names.embedding = "model.language_model.embed_tokens";
+  names.final_norm = "model.language_model.norm";
+  names.layers = "model.language_model.layers.";
+  return names;
+}
+
+constexpr std::array kQwen35Others{fused(kQwen35Names), nested(kQwen35Names), nested(fused(kQwen35Names))};
+
+}  // namespace
+
+const Family kQwen3Next{"qwen3_next", parse_qwen3_next, ActiveTables::none, kQwen3NextNames};
+const Family kQwen35Moe{"qwen3_5_moe", parse_qwen3_5_moe, ActiveTables::both, kQwen35Names, kQwen35Others};
+const Family kQwen35MoeText{"qwen3_5_moe_text", parse_qwen3_5_moe, ActiveTables::both, kQwen35Names, kQwen35Others};
 
 }  // namespace colibri

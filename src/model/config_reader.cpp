@@ -113,6 +113,11 @@ double ConfigReader::real_or(std::string_view key, double fallback, double min, 
   return value == nullptr ? fallback : bounded(key, *value, min, max);
 }
 
+double ConfigReader::real_assumed(std::string_view key, double fallback, double min, double max) {
+  if (!has(key)) warn(key, "missing; " + number(fallback) + " is assumed");
+  return real_or(key, fallback, min, max);
+}
+
 bool ConfigReader::flag(std::string_view key) { return require(key) != nullptr && flag_or(key, false); }
 
 bool ConfigReader::flag_or(std::string_view key, bool fallback) {

@@ -29,6 +29,8 @@ class ConfigReader {
   int integer_alike(std::string_view key, int min, int max);
   double real(std::string_view key, double min, double max);
   double real_or(std::string_view key, double fallback, double min, double max);
+  /// The same with a warning where it is absent: the family means `fallback`, but the file does not say so.
+  double real_assumed(std::string_view key, double fallback, double min, double max);
   bool flag(std::string_view key);
   bool flag_or(std::string_view key, bool fallback);
   std::string text_or(std::string_view key, std::string fallback);

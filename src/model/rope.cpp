@@ -109,7 +109,7 @@ RopeSpec parse_rope(ConfigReader& config, int head_dim, int& context, double def
   ConfigReader& theta_at = scaling.has("rope_theta") ? scaling : config;
   ConfigReader& part_at = scaling.has("partial_rotary_factor") ? scaling : config;
   // Above 1: yarn divides by its logarithm.
-  double theta = theta_at.real_or("rope_theta", default_theta, 1.001, kMaxTheta);
+  double theta = theta_at.real_assumed("rope_theta", default_theta, 1.001, kMaxTheta);
   // Or as a number of values, in older files.
   const int turned = config.integer_or("rotary_dim", head_dim, 2, std::max(head_dim, 2));
   const double part = part_at.real_or("partial_rotary_factor", static_cast<double>(turned) / head_dim, 0.0, 1.0);

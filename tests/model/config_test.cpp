@@ -86,6 +86,19 @@ TEST(Config, MixtralNormalisesAndMaySlide) {
   EXPECT_EQ(attention_of(sliding->spec.layers[31]).window, 4096);
 }
 
+TEST(Config, WhatTheFamilyMeansIsNotAssumedInSilence) {
+  const auto epsilon = published("allenai/OLMoE-1B-7B-0924");
+  expect_ok(epsilon);
+  ASSERT_EQ(epsilon->warnings.size(), 1U);
+  EXPECT_EQ(epsilon->warnings[0], "config.json: rms_norm_eps: missing; 1e-05 is assumed");
+  Json config = json_file(kConformance + "mistral/config.json");
+  config.set("rope_parameters", Json());
+  const auto theta = parse_config(config, "config.json");
+  expect_ok(theta);
+  ASSERT_EQ(theta->warnings.size(), 1U);
+  EXPECT_EQ(theta->warnings[0], "config.json: rope_theta: missing; 10000 is assumed");
+}
+
 TEST(Config, OlmoeNormalisesAllHeadsTogetherAndItsEpsilonMayBeAbsent) {
   const auto config = published("allenai/OLMoE-1B-7B-0924");
   expect_ok(config);
@@ -253,6 +266,9 @@ TEST(Config, HostileValuesNameTheirKey) {
       {"mixtral_swa", "sliding_window", "0"},
       {"mixtral_swa", "sliding_window", "-5"},
       {"olmoe", "clip_qkv", "8.0"},
+      {"olmoe", "norm_topk_prob", "null"},
+      {"qwen2_moe", "norm_topk_prob", "null"},
+      {"qwen3_moe", "norm_topk_prob", "null"},
       {"glm4_moe", "n_group", "5"},
       {"glm4_moe", "n_group", "12"},
       {"glm4_moe", "topk_group", "2"},
@@ -344,6 +360,20 @@ TEST(Config, FilesThatAreNoConfigAreNamed) {
   expect_error(read_config(dir.path()), Exit::data, {dir / "config.json", "deep"});
   dir.write("config.json", R"({"model_type": "qwen3", "model_type": "llama"})");
   expect_error(read_config(dir.path()), Exit::data, {dir / "config.json", "duplicate", "model_type"});
+  // Python writes these where JSON has no number.
+  Json numbers = json_file(kConformance + "qwen3_moe/config.json");
+  numbers.set("time_step_limit", json_of(R"([0, "Infinity", "-Infinity", "a \\\"NaN\\\" in a string"])"));
+  std::string text = write_json(numbers);
+  for (const char* word : {"\"Infinity\"", "\"-Infinity\""})
+    text.replace(text.find(word), std::string_view(word).size(),
+                 std::string(word + 1, std::string_view(word).size() - 2));
+  dir.write("config.json", text);
+  expect_ok(read_config(dir.path()));
+  numbers.set("rms_norm_eps", "NaN");
+  text = write_json(numbers);
+  text.replace(text.find(":\"NaN\"") + 1, 5, "NaN");
+  dir.write("config.json", text);
+  expect_error(read_config(dir.path()), Exit::data, {"rms_norm_eps", "NaN", "not a number"});
   dir.write("config.json", std::string(9 << 20, ' '));
   expect_error(read_config(dir.path()), Exit::data, {dir / "config.json", "limit"});
 }

@@ -124,7 +124,7 @@ TEST(HybridConfig, KeysThatDecideAreRequiredAndBounded) {
       {"lfm2_moe", "conv_bias", "null"},
       {"lfm2_moe", "layer_types", "null"},
       {"lfm2_moe", "layer_types", R"(["conv", "conv", "linear_attention"])"},
-      {"lfm2_moe", "norm_eps", "null"},
+      {"lfm2_moe", "norm_eps", "-1"},
       {"lfm2_moe", "norm_topk_prob", "null"},
       {"lfm2_moe", "use_expert_bias", "null"},
       {"lfm2_moe", "routed_scaling_factor", "null"},

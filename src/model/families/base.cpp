@@ -37,7 +37,7 @@ ModelSpec parse_sizes(ConfigReader& config, const Defaults& defaults) {
   spec.vocab = config.integer("vocab_size", 1, kMaxVocab);
   spec.d_model = config.integer("hidden_size", 1, kMaxWidth);
   spec.context = config.integer("max_position_embeddings", 1, kMaxContext);
-  spec.norm_eps = static_cast<float>(config.real_or("rms_norm_eps", defaults.norm_eps, 0, 1));
+  spec.norm_eps = static_cast<float>(config.real_assumed(defaults.norm_eps_key, defaults.norm_eps, 0, 1));
   spec.tied_embeddings = config.flag_or("tie_word_embeddings", false);
   spec.n_draft_layers = config.integer_or("num_nextn_predict_layers", 0, 0, kMaxLayers);
   const int n_layers = config.integer("num_hidden_layers", 1, kMaxLayers);

@@ -56,6 +56,7 @@ inline constexpr int kMaxHeadDim = 4096;
 /// A family's values where the file gives none.
 struct Defaults {
   double rope_theta = 10000;
+  const char* norm_eps_key = "rms_norm_eps";
   double norm_eps = 1e-6;
   int head_dim = 0;  // 0: hidden_size / num_attention_heads
 };

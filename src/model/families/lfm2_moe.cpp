@@ -27,8 +27,7 @@ void set_mixers(ConfigReader& config, ModelSpec& spec) {
 }
 
 ModelSpec parse_lfm2_moe(ConfigReader& config) {
-  ModelSpec spec = parse_base(config, {.rope_theta = 1e6});
-  spec.norm_eps = static_cast<float>(config.real("norm_eps", 0, 1));
+  ModelSpec spec = parse_base(config, {.rope_theta = 1e6, .norm_eps_key = "norm_eps", .norm_eps = 1e-5});
   // The family ties unless the file says otherwise, under either name.
   const char* tied = config.has("tie_embedding") ? "tie_embedding" : "tie_word_embeddings";
   spec.tied_embeddings = config.flag_or(tied, true);

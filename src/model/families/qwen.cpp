@@ -22,7 +22,7 @@ ModelSpec parse_qwen2_moe(ConfigReader& config) {
   // Without layer_types the oracle gives a window to every second layer of the first max_window_layers.
   const int last = config.integer_or("max_window_layers", 28, 0, kMaxLayers);
   set_windows(config, spec, [&](int layer) { return layer % 2 == 0 && layer < last; });
-  MoeFfn moe{.router = parse_router(config, spec, config.flag_or("norm_topk_prob", false)), .shared_gate = true};
+  MoeFfn moe{.router = parse_router(config, spec, config.flag("norm_topk_prob")), .shared_gate = true};
   moe.d_ff = config.integer("moe_intermediate_size", 1, kMaxWidth);
   moe.shared_d_ff = config.integer("shared_expert_intermediate_size", 1, kMaxWidth);
   set_sparse(config, spec, moe);
@@ -44,7 +44,7 @@ ModelSpec parse_qwen3_moe(ConfigReader& config) {
   set_attention_bias(config, spec);
   for (LayerSpec& layer : spec.layers) attention_of(layer).qk_norm = QkNorm::per_head;
   set_windows(config, spec, [](int) { return true; });
-  MoeFfn moe{.router = parse_router(config, spec, config.flag_or("norm_topk_prob", false))};
+  MoeFfn moe{.router = parse_router(config, spec, config.flag("norm_topk_prob"))};
   moe.d_ff = config.integer("moe_intermediate_size", 1, kMaxWidth);
   set_sparse(config, spec, moe);
   return spec;

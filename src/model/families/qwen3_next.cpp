@@ -69,8 +69,7 @@ MoeFfn parse_experts(ConfigReader& config, const ModelSpec& spec, bool norm_topk
 
 ModelSpec parse_qwen3_next(ConfigReader& config) {
   ModelSpec spec = parse_hybrid(config);
-  if (!config.has("norm_topk_prob")) config.refuse("norm_topk_prob", "missing");
-  set_sparse(config, spec, parse_experts(config, spec, config.flag_or("norm_topk_prob", true)));
+  set_sparse(config, spec, parse_experts(config, spec, config.flag("norm_topk_prob")));
   return spec;
 }
 

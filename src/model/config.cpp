@@ -124,6 +124,15 @@ Json find_quantization(const Json& file) {
   return {};
 }
 
+/// What NVIDIA's exporter writes into a file of its own where config.json is silent, as config.json has it elsewhere.
+Result<Json> read_modelopt(const std::string& path) {
+  TRY(file, read_json(path));
+  Json* quantization = file.find("quantization");
+  if (quantization == nullptr || !quantization->is_object()) return data_error(path + ": quantization: missing");
+  quantization->set("quant_method", "modelopt");
+  return std::move(*quantization);
+}
+
 void warn_without_eos(const std::string& place, ModelConfig& config) {
   if (config.generation.eos.empty())
     config.warnings.push_back(place + ": no eos_token_id; answers end at their length limit only");
@@ -195,6 +204,11 @@ Result<ModelConfig> read_config_file(const std::string& path) {
 
 Result<ModelConfig> read_config(const std::string& directory) {
   TRY(config, read_json(directory + "/config.json"));
+  const std::string modelopt = directory + "/hf_quant_config.json";
+  if (config.is_object() && find_quantization(config).is_null() && path_exists(modelopt)) {
+    TRY(quantization, read_modelopt(modelopt));
+    config.set(kFormatKeys[0], std::move(quantization));
+  }
   TRY(result, parse_config(config, directory + "/config.json"));
   const std::string path = directory + "/generation_config.json";
   if (path_exists(path)) {

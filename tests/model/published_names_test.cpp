@@ -67,6 +67,26 @@ TEST(PublishedNames, MixtralBeforeItHadAName) {
   });
 }
 
+TEST(PublishedNames, ModeloptMayDescribeItsFormatInAFileOfItsOwn) {
+  const std::string original = kSource + "/tests/conformance/formats/data/modelopt";
+  TempDir dir;
+  dir.copy_model(original);
+  Json config = json_file(original + "/config.json");
+  Json format = *config.find("quantization_config");
+  format.set("quant_method", Json());
+  config.set("quantization_config", Json());
+  dir.write("config.json", write_json(config));
+  expect_error(load_model(dir.path()), Exit::data, {"model.safetensors"});  // of plain weights
+  const std::string path = dir.write("hf_quant_config.json", write_json(Json::Object{{"quantization", format}}));
+  const auto usual = load_model(original);
+  const auto other = load_model(dir.path());
+  expect_ok(usual);
+  expect_ok(other);
+  EXPECT_TRUE(same(usual->weights.dense, other->weights.dense));
+  dir.write("hf_quant_config.json", R"({"producer": {"name": "modelopt"}})");
+  expect_error(load_model(dir.path()), Exit::data, {path, "quantization", "missing"});
+}
+
 /// [experts][cols][rows of all parts], of the experts' [rows, cols].
 RawTensor transposed(const RawTensors& stored, const std::string& prefix, int n_experts,
                      const std::vector<std::string>& parts) {

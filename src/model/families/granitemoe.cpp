@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Granite 3 MoE: multipliers on embeddings, residuals, attention and logits; the chosen logits' softmax is the
-// normalised one over all experts.
+// normalised one over all experts. Shared experts and Mamba layers belong to other model_types (granitemoeshared,
+// granitemoehybrid).
 // The residual stream is kept divided by residual_multiplier m, so that layers add to it as they are: an RMSNorm does
 // not see the factor where its epsilon is divided by m^2.
 #include "model/families/families.h"

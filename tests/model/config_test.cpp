@@ -154,6 +154,24 @@ TEST(Config, DeepseekV3CorrectsAndNormalisesItsChoice) {
   EXPECT_EQ(std::get<LatentAttentionSpec>(halves->spec.layers[0].mixer).rope.pairs, RopePairs::halves);
 }
 
+TEST(Config, ContextsEndWhereAttentionBecomesSparse) {
+  const auto config = published("deepseek-ai/DeepSeek-V3.2");
+  expect_ok(config);
+  EXPECT_EQ(config->spec.context, 2048);
+  ASSERT_EQ(config->warnings.size(), 1U);
+  EXPECT_NE(config->warnings[0].find("index_topk: the context ends at 2048 tokens"), std::string::npos);
+  const auto within = with("glm_moe_dsa", "index_topk", "1000");
+  expect_ok(within);
+  EXPECT_EQ(within->spec.context, 256);
+  EXPECT_TRUE(within->warnings.empty());
+}
+
+TEST(Config, ErniesPipelineHasEmptyLayers) {
+  const auto config = published("baidu/ERNIE-4.5-21B-A3B@paddle-pretrain");
+  expect_ok(config);
+  EXPECT_EQ(config->spec.layers.size(), 28U);
+}
+
 TEST(Config, SparseStepAndMlpOnlyLayersPlaceDenseLayers) {
   const auto kinds = [](const std::string& model) {
     std::string text;
@@ -301,6 +319,14 @@ TEST(Config, HostileValuesNameTheirKey) {
       {"minimax_m2", "attn_type_list", "[1, 0]"},
       {"minimax_m2", "scoring_func", "\"softmax\""},
       {"minimax_m2", "rotary_dim", "64"},
+      {"ernie4_5_moe", "remove_tail_layer", "3"},
+      {"ernie4_5_moe", "moe_use_aux_free", "false"},
+      {"deepseek", "norm_topk_prob", "null"},
+      {"deepseek", "scoring_func", "\"sigmoid\""},
+      {"deepseek", "n_shared_experts", "null"},
+      {"deepseek", "mlp_bias", "true"},
+      {"glm_moe_dsa", "index_topk", "null"},
+      {"glm_moe_dsa", "index_topk", "0"},
       {"deepseek_v2", "topk_method", "null"},
       {"deepseek_v2", "topk_method", "\"noaux_tc\""},
       {"deepseek_v2", "scoring_func", "\"sigmoid\""},

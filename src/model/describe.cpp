@@ -100,18 +100,19 @@ Json tiers(const ModelSpec& spec, const Checkpoint* checkpoint) {
       {"experts", stored_bytes(*checkpoint, [&](std::string_view name) { return is_expert(name, names); })}};
 }
 
-/// `active` as the model's makers count, for comparing with their page, and what a token reads: of the embedding one
-/// row.
+/// Of the embedding, whose rows a token reads one of; 0 where it is the head too, which is read as a whole.
+double unread_parameters(const ModelSpec& spec) {
+  return spec.tied_embeddings ? 0.0 : static_cast<double>(spec.vocab) * spec.d_model;
+}
+
+/// `active` as the model's makers count, for comparing with their page.
 Json parameters(const ModelSpec& spec) {
   const ParameterCount count = model_parameters(spec);
-  const double table = static_cast<double>(spec.vocab) * spec.d_model;
-  const double embedding = spec.tied_embeddings ? 0 : table;  // else the head, which is read as a whole
   double active = count.active;
   const ActiveTables counted = find_family(spec.family)->active;
-  if (counted != ActiveTables::both) active -= embedding;
-  if (counted == ActiveTables::none) active -= table;
-  return Json::Object{
-      {"total", whole(count.total)}, {"active", whole(active)}, {"read_per_token", whole(count.active - embedding)}};
+  if (counted != ActiveTables::both) active -= unread_parameters(spec);
+  if (counted == ActiveTables::none) active -= static_cast<double>(spec.vocab) * spec.d_model;
+  return Json::Object{{"total", whole(count.total)}, {"active", whole(active)}};
 }
 
 /// "30.5 B", "16.3 M".
@@ -208,6 +209,7 @@ Json describe_model(const ModelConfig& config, const Checkpoint* checkpoint) {
   return Json::Object{
       {"family", spec.family},
       {"parameters", parameters(spec)},
+      {"read_per_token", whole(model_parameters(spec).active - unread_parameters(spec))},
       {"context", spec.context},
       {"vocab", spec.vocab},
       {"d_model", spec.d_model},
@@ -232,7 +234,7 @@ std::string describe_text(const Json& description) {
   const std::string held = description.find("stored")->as_bool() ? "" : ", uncompressed";
   std::string text = description.find("family")->as_string() + ", " + count_text(parameters.find("total")->as_int()) +
                      " parameters, " + count_text(parameters.find("active")->as_int()) + " active, " +
-                     count_text(parameters.find("read_per_token")->as_int()) + " read per token\n";
+                     count_text(description.find("read_per_token")->as_int()) + " read per token\n";
   if (!format.is_null()) text += "weight format: " + format.as_string() + "\n";
   text += "context " + number("context") + ", vocabulary " + number("vocab") + ", width " + number("d_model") + "\n";
   text += "experts" + held + types_text(*tiers.find("experts")) + "\n";

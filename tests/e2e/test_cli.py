@@ -231,7 +231,9 @@ def test_inspect():
     of_file = json_of("inspect", MODEL + "/config.json")
     assert of_directory["family"] == of_file["family"] == "qwen3_moe"
     assert of_directory["parameters"] == of_file["parameters"] == {"total": 16323840, "active": 5313792}
+    assert of_directory["read_per_token"] == 5313792
     assert of_directory["bytes"] == {"BF16": 2 * 16323840}
+    assert of_directory["tiers"] == of_file["tiers"] == {"dense": {"BF16": 7481856}, "experts": {"BF16": 25165824}}
     assert len(of_directory["layers"]) == 8 and of_directory["layers"][0]["experts"] == 32
     assert b"qwen3_moe" in answer("inspect", MODEL) and b"16.3 M" in answer("inspect", MODEL + "/config.json")
 

@@ -155,6 +155,10 @@ Result<ModelConfig> parse_config(const Json& config, const std::string& place) {
   constexpr std::string_view kTied = "tie_word_embeddings";
   const bool nested = reader.has(kNested);
   ConfigReader text = nested ? reader.object(kNested) : reader;
+  const std::string inner = text.text_or("model_type", type);
+  const Family* text_family = find_family(inner);
+  if (inner != type + "_text" && (text_family == nullptr || text_family->parse != family->parse))
+    text.refuse("model_type", "\"" + inner.substr(0, kShownBytes) + "\" is not supported within " + type);
   TRY_STATUS(reader.status());
   ModelConfig result;
   result.weight_format = weight_format(reader);

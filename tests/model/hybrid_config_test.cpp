@@ -64,6 +64,10 @@ TEST(HybridConfig, TheOuterFileSaysWhatTheTextPartDoesNot) {
   expect_ok(parsed);
   EXPECT_TRUE(parsed->spec.tied_embeddings);
   EXPECT_EQ(parsed->generation.eos, (std::vector<int>{5, 6}));
+  Json other = config;
+  other.find("text_config")->set("model_type", "qwen4_moe_text");
+  expect_error(parse_config(other, "config.json"), Exit::data,
+               {"config.json: text_config: model_type: \"qwen4_moe_text\"", "within qwen3_5_moe"});
   config.set("text_config", "none");
   expect_error(parse_config(config, "config.json"), Exit::data, {"config.json: text_config"});
   config.set("text_config", Json::Object{});

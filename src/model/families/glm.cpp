@@ -43,12 +43,13 @@ ModelSpec parse_glm_moe_dsa(ConfigReader& config) {
   return spec;
 }
 
-constexpr TensorNames kGlmNames{.shared = "mlp.shared_experts.", .ignored_part = ".self_attn.indexer."};
+constexpr TensorNames kGlmNames{.shared = "mlp.shared_experts."};
+constexpr TensorNames kIndexedNames{.shared = "mlp.shared_experts.", .ignored_part = ".self_attn.indexer."};
 
 }  // namespace
 
 const Family kGlm4Moe{"glm4_moe", parse_glm4_moe, ActiveTables::none, kGlmNames};
 const Family kGlm4MoeLite{"glm4_moe_lite", parse_glm4_moe_lite, ActiveTables::none, kGlmNames};
-const Family kGlmMoeDsa{"glm_moe_dsa", parse_glm_moe_dsa, ActiveTables::head, kGlmNames};
+const Family kGlmMoeDsa{"glm_moe_dsa", parse_glm_moe_dsa, ActiveTables::head, kIndexedNames};
 
 }  // namespace colibri

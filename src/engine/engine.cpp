@@ -74,6 +74,14 @@ Status Engine::check(const Request& request) const {
     return data_error("prompt: " + std::to_string(request.prompt.size()) + " tokens and max_tokens " +
                       std::to_string(request.max_tokens) + " exceed the context of " +
                       std::to_string(options_.context));
+  if (request.min_tokens < 0 || request.min_tokens > request.max_tokens)
+    return data_error("min_tokens: " + std::to_string(request.min_tokens) + " is outside 0.." +
+                      std::to_string(request.max_tokens) + ", max_tokens");
+  const auto unknown = [this](std::int32_t id) { return id < 0 || id >= model_.spec.vocab; };
+  for (const std::int32_t id : request.stop_ids)
+    if (unknown(id)) return data_error("stop_token_ids: there is no token " + std::to_string(id));
+  for (const TokenBias& token : request.sampling.logit_bias)
+    if (unknown(token.id)) return data_error("logit_bias: there is no token " + std::to_string(token.id));
   return request.sampling.validate();
 }
 
@@ -190,8 +198,10 @@ bool Engine::step() {
     sequence.computed += planned.rows;
     if (sequence.computed < sequence.known()) continue;
     const std::span<float> scores(logits.row(row++), static_cast<std::size_t>(model_.spec.vocab));
-    auto chosen =
-        sample(scores, sequence.request.sampling, sequence.counts, static_cast<std::uint64_t>(sequence.known()));
+    const Request& request = sequence.request;
+    const bool may_stop = sequence.known() - static_cast<int>(request.prompt.size()) >= request.min_tokens;
+    auto chosen = sample(scores, request.sampling, sequence.counts, static_cast<std::uint64_t>(sequence.known()),
+                         may_stop ? std::span<const std::int32_t>() : request.stop_ids);
     if (!chosen) {
       outcomes.push_back({index, {.finish = Finish::numerical_error}});
       continue;

@@ -49,6 +49,7 @@ SamplingParams LoadedModel::sampling(const SamplingWishes& wishes) const {
   params.repetition_penalty = wishes.repetition_penalty.value_or(defaults.repetition_penalty);
   params.presence_penalty = wishes.presence_penalty.value_or(0.0F);
   params.frequency_penalty = wishes.frequency_penalty.value_or(0.0F);
+  params.logit_bias = wishes.logit_bias;
   params.seed = wishes.seed ? *wishes.seed : (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}());
   return params;
 }

@@ -20,6 +20,7 @@ struct SamplingWishes {
   std::optional<float> temperature{}, top_p{}, min_p{}, repetition_penalty{}, presence_penalty{}, frequency_penalty{};
   std::optional<int> top_k{};
   std::optional<std::uint64_t> seed{};  // drawn at random where empty
+  std::vector<TokenBias> logit_bias{};
 };
 
 struct LoadedModel {

@@ -35,6 +35,7 @@ struct Request {
   SamplingParams sampling;
   int max_tokens = 0;                            // > 0; prompt + max_tokens <= the engine's context
   std::vector<std::int32_t> stop_ids;            // end the answer; empty to ignore the end of sequence
+  int min_tokens = 0;                            // so many come before any of stop_ids may
   std::function<void(TokenEvent)> sink;          // must not block
   std::shared_ptr<std::atomic<bool>> cancelled;  // set from any thread; looked at before every step
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "engine/philox.h"
@@ -60,8 +61,10 @@ void add_logprobs(std::span<const float> logits, std::size_t best, int top, Samp
 
 /// True where any logit may have changed.
 bool apply_penalties(std::span<float> logits, const SamplingParams& params, const TokenCounts& counts) {
+  for (const TokenBias& token : params.logit_bias) logits[static_cast<std::size_t>(token.id)] += token.bias;
   const bool repetition = params.repetition_penalty != 1.0F;
-  if (!repetition && params.presence_penalty == 0.0F && params.frequency_penalty == 0.0F) return false;
+  if (!repetition && params.presence_penalty == 0.0F && params.frequency_penalty == 0.0F)
+    return !params.logit_bias.empty();
   for (const auto& [token, times] : counts.all()) {
     float& logit = logits[static_cast<std::size_t>(token)];
     if (repetition) logit = logit > 0.0F ? logit / params.repetition_penalty : logit * params.repetition_penalty;
@@ -146,12 +149,13 @@ Status SamplingParams::validate() const {
   TRY_STATUS(check("repetition_penalty", repetition_penalty, 0.0F, 10.0F, true));
   TRY_STATUS(check("presence_penalty", presence_penalty, -2.0F, 2.0F));
   TRY_STATUS(check("frequency_penalty", frequency_penalty, -2.0F, 2.0F));
+  for (const TokenBias& token : logit_bias) TRY_STATUS(check("logit_bias", token.bias, -100.0F, 100.0F));
   if (top_k < 0) return data_error("top_k: " + std::to_string(top_k) + " is negative; 0 turns it off");
   return {};
 }
 
 std::optional<Sample> sample(std::span<float> logits, const SamplingParams& params, const TokenCounts& counts,
-                             std::uint64_t position) {
+                             std::uint64_t position, std::span<const std::int32_t> banned) {
   CHECK(!logits.empty());
   std::size_t best = 0;
   if (!scan(logits, best)) return std::nullopt;
@@ -160,6 +164,10 @@ std::optional<Sample> sample(std::span<float> logits, const SamplingParams& para
   const std::size_t raw_best = best;
   if (params.logprobs >= 0) raw.assign(logits.begin(), logits.end());
   if (apply_penalties(logits, params, counts) && !scan(logits, best)) return std::nullopt;
+  if (!banned.empty()) {
+    for (const std::int32_t id : banned) logits[static_cast<std::size_t>(id)] = std::numeric_limits<float>::lowest();
+    scan(logits, best);
+  }
   out.id = params.temperature < kGreedyBelow ? static_cast<std::int32_t>(best) : draw(logits, best, params, position);
   if (params.logprobs >= 0) add_logprobs(raw, raw_best, params.logprobs, out);
   return out;

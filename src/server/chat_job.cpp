@@ -63,6 +63,8 @@ std::optional<ApiError> ChatJob::make_request(Request& request) const {
   request.sampling.logprobs = call_.top_logprobs;
   request.max_tokens = call_.max_tokens.value_or(room);
   request.stop_ids = loaded.stop_ids(call_.ignore_eos);
+  request.stop_ids.insert(request.stop_ids.end(), call_.stop_ids.begin(), call_.stop_ids.end());
+  request.min_tokens = call_.min_tokens;
   if (const Status sound = model_.engine->check(request); !sound.ok())
     return ApiError{.code = "invalid_value", .message = sound.error().message};
   return std::nullopt;

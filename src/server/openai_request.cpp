@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -17,16 +19,15 @@ constexpr std::size_t kMaxTools = 128;
 constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::size_t kMaxStops = 4;
 constexpr std::size_t kMaxStopBytes = 256;
+constexpr std::size_t kMaxStopIds = 128;
+constexpr std::size_t kMaxBiases = 1024;
 constexpr std::size_t kMaxValues = 500'000;  // of the body's JSON
 constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 
 /// Fields whose meaning we do not offer: refused unless they ask for nothing.
 constexpr std::array kUnsupported = {
-    "logit_bias",
     "functions",
     "function_call",
-    "stop_token_ids",
-    "min_tokens",
     "prompt_logprobs",
     "guided_json",
     "guided_regex",
@@ -272,6 +273,31 @@ void read_stop(Fields& fields, ChatCall& call) {
   }
 }
 
+void read_stop_ids(Fields& fields, ChatCall& call) {
+  const Json::Array* ids = fields.array("stop_token_ids");
+  if (ids == nullptr) return;
+  if (ids->size() > kMaxStopIds) return fields.refuse("stop_token_ids", "at most 128 tokens");
+  for (const Json& id : *ids) {
+    if (!id.is_int() || id.as_int() < 0 || id.as_int() >= kMaxVocab)
+      return fields.refuse("stop_token_ids", "must be a list of token ids");
+    call.stop_ids.push_back(static_cast<std::int32_t>(id.as_int()));
+  }
+}
+
+void read_logit_bias(Fields& fields, ChatCall& call) {
+  const Json* biases = fields.object("logit_bias");
+  if (biases == nullptr) return;
+  if (biases->as_object().size() > kMaxBiases) return fields.refuse("logit_bias", "at most 1024 tokens");
+  for (const auto& [key, value] : biases->as_object()) {
+    std::int32_t id = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0 || !value.is_number() ||
+        !(std::abs(value.as_double()) <= 100.0))
+      return fields.refuse("logit_bias", "must map token ids, as strings, to numbers from -100 to 100");
+    call.sampling.logit_bias.push_back({id, static_cast<float>(value.as_double())});
+  }
+}
+
 void read_sampling(Fields& fields, ChatCall& call) {
   SamplingWishes& wishes = call.sampling;
   wishes.temperature = fields.number("temperature", 0, 2);
@@ -285,6 +311,7 @@ void read_sampling(Fields& fields, ChatCall& call) {
   if (const auto seed =
           fields.integer("seed", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()))
     wishes.seed = static_cast<std::uint64_t>(*seed);
+  read_logit_bias(fields, call);
 }
 
 void read_lengths(Fields& fields, ChatCall& call) {
@@ -297,6 +324,8 @@ void read_lengths(Fields& fields, ChatCall& call) {
   if (top && !logprobs) fields.refuse("top_logprobs", "wants logprobs: true");
   if (logprobs) call.top_logprobs = static_cast<int>(top.value_or(0));
   call.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  call.min_tokens = static_cast<int>(fields.integer("min_tokens", 0, kMaxInt).value_or(0));
+  read_stop_ids(fields, call);
 }
 
 void read_stream(Fields& fields, ChatCall& call) {

@@ -26,6 +26,8 @@ struct ChatCall {
   int n = 1;                      // choices
   int top_logprobs = -1;          // -1: no log probabilities
   bool ignore_eos = false;
+  std::vector<std::int32_t> stop_ids;  // beside the model's own
+  int min_tokens = 0;
   bool parallel_tool_calls = true;
   bool stream = false;
   bool include_usage = false;     // one more chunk with it

@@ -141,6 +141,22 @@ TEST_P(EngineTest, StopTokenEndsTheAnswerAndIsItsLastId) {
   EXPECT_EQ(stopped.back().finish, Finish::stop);
 }
 
+TEST_P(EngineTest, StopTokensWaitForMinTokens) {
+  const std::vector<TokenEvent> free = alone(0, 256);
+  std::vector<TokenEvent> events;
+  auto own = engine(1, 256);
+  Request wanted = request(0, events);
+  wanted.stop_ids = {free[0].id};
+  wanted.min_tokens = 2;
+  ASSERT_TRUE(own->check(wanted).ok());
+  ASSERT_TRUE(own->submit(wanted));
+  while (own->step()) {
+  }
+  ASSERT_GE(events.size(), 2U);
+  EXPECT_NE(events[0].id, free[0].id);
+  EXPECT_NE(events[1].id, free[0].id);
+}
+
 TEST_P(EngineTest, RefusesWhatCannotRun) {
   std::vector<TokenEvent> events;
   auto own = engine(1, 32);
@@ -167,6 +183,20 @@ TEST_P(EngineTest, RefusesWhatCannotRun) {
   EXPECT_EQ(message(of_length(256, 1)), "accepted") << "the last token of an answer is never fed back";
   EXPECT_NE(message(of_length(256, 2)), "accepted");
   EXPECT_NE(message(of_length(257, 1)), "accepted");
+}
+
+TEST_P(EngineTest, RefusesTokensThatAreNotThere) {
+  std::vector<TokenEvent> events;
+  const auto own = engine(1, 256);
+  Request wanted = request(0, events);
+  wanted.stop_ids = {model_->spec.vocab};
+  EXPECT_NE(own->check(wanted).error().message.find("stop_token_ids"), std::string::npos);
+  wanted.stop_ids = {};
+  wanted.sampling.logit_bias = {{model_->spec.vocab, 1.0F}};
+  EXPECT_NE(own->check(wanted).error().message.find("logit_bias"), std::string::npos);
+  wanted.sampling.logit_bias = {};
+  wanted.min_tokens = wanted.max_tokens + 1;
+  EXPECT_NE(own->check(wanted).error().message.find("min_tokens"), std::string::npos);
 }
 
 TEST_P(EngineTest, APromptThatFillsTheContextGetsOneToken) {

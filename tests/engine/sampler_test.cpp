@@ -49,6 +49,26 @@ TEST(Sampler, NonFiniteLogitsEndTheRequest) {
   EXPECT_FALSE(draw({1.0F, 2.0F}, {.temperature = 1.0F, .repetition_penalty = 1e-45F}, 0, counts).has_value());
 }
 
+TEST(Sampler, BiasShiftsLogitsButNotLogprobs) {
+  const auto chosen =
+      draw({1.0F, 3.0F, 2.0F}, {.temperature = 0.0F, .logit_bias = {{1, -100.0F}, {0, 1.5F}}, .logprobs = 0});
+  EXPECT_EQ(chosen->id, 0);
+  EXPECT_NEAR(chosen->logprob, 1.0 - std::log(std::exp(1.0) + std::exp(3.0) + std::exp(2.0)), 1e-6);
+  EXPECT_FALSE((SamplingParams{.logit_bias = {{0, 101.0F}}}.validate().ok()));
+}
+
+TEST(Sampler, BannedTokensAreNeverChosen) {
+  const std::vector<std::int32_t> banned{1, 3};
+  for (const float temperature : {0.0F, 2.0F}) {
+    for (std::uint64_t position = 0; position < 200; ++position) {
+      std::vector<float> logits{0.0F, 5.0F, 0.5F, 5.0F};
+      const auto chosen =
+          sample(logits, {.temperature = temperature, .repetition_penalty = 10.0F}, {}, position, banned);
+      ASSERT_TRUE(chosen && chosen->id % 2 == 0);
+    }
+  }
+}
+
 TEST(Sampler, DrawsFollowTheSoftmax) {
   const std::vector<float> logits{0.0F, std::log(2.0F), std::log(5.0F)};
   auto found = shares(logits, {.temperature = 1.0F, .seed = 3});

@@ -43,7 +43,8 @@ TEST(ChatCall, TakesWhatIsInRange) {
       R"("repetition_penalty":1.1,"seed":-1,"stop":["a","b"],"max_tokens":5,"max_completion_tokens":7,"stream":true,)"
       R"("stream_options":{"include_usage":true,"continuous_usage_stats":true},"n":8,"logprobs":true,)"
       R"("top_logprobs":20,"ignore_eos":true,"parallel_tool_calls":false,"tool_choice":"auto",)"
-      R"("chat_template_kwargs":{"enable_thinking":false},"response_format":{"type":"text"},"logit_bias":{},)"
+      R"("chat_template_kwargs":{"enable_thinking":false},"response_format":{"type":"text"},"logit_bias":{"5":-100,"7":0.5},)"
+      R"("min_tokens":3,"stop_token_ids":[9,11],)"
       R"("user":"somebody","add_generation_prompt":true,"zzz":[1],"tools":[{"type":"function","function":{"name":"f"}}])");
   ASSERT_FALSE(full.error.has_value()) << full.error->message;
   EXPECT_EQ(full.call.sampling.temperature, 0.0F);
@@ -51,6 +52,11 @@ TEST(ChatCall, TakesWhatIsInRange) {
   EXPECT_EQ(full.call.sampling.seed, ~std::uint64_t{0});
   EXPECT_EQ(full.call.stop, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(full.call.max_tokens, 7);
+  EXPECT_EQ(full.call.min_tokens, 3);
+  EXPECT_EQ(full.call.stop_ids, (std::vector<std::int32_t>{9, 11}));
+  ASSERT_EQ(full.call.sampling.logit_bias.size(), 2U);
+  EXPECT_EQ(full.call.sampling.logit_bias[1].id, 7);
+  EXPECT_EQ(full.call.sampling.logit_bias[1].bias, 0.5F);
   EXPECT_EQ(full.call.n, 8);
   EXPECT_EQ(full.call.top_logprobs, 20);
   EXPECT_TRUE(full.call.ignore_eos && full.call.stream && full.call.include_usage && full.call.continuous_usage);
@@ -129,7 +135,16 @@ TEST(ChatCall, RefusedFields) {
       {R"("chat_template_kwargs":[])", "chat_template_kwargs"},
       {R"("response_format":{"type":"json_object"})", "response_format"},
       {R"("response_format":{})", "response_format.type"},
-      {R"("logit_bias":{"5":1})", "logit_bias"},
+      {R"("logit_bias":{"5":101})", "logit_bias"},
+      {R"("logit_bias":{"5":"1"})", "logit_bias"},
+      {R"("logit_bias":{"-5":1})", "logit_bias"},
+      {R"("logit_bias":{"5x":1})", "logit_bias"},
+      {R"("logit_bias":{"99999999999":1})", "logit_bias"},
+      {R"("logit_bias":[])", "logit_bias"},
+      {R"("min_tokens":-1)", "min_tokens"},
+      {R"("stop_token_ids":[1.5])", "stop_token_ids"},
+      {R"("stop_token_ids":[-1])", "stop_token_ids"},
+      {R"("stop_token_ids":7)", "stop_token_ids"},
       {R"("add_generation_prompt":false)", "add_generation_prompt"},
       {R"("continue_final_message":true)", "continue_final_message"},
       {R"("guided_json":{"a":1})", "guided_json"},

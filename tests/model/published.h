@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The published configurations in data/published.tsv.
-// Invariant: a line is a name, the parameters that its makers state, and config.json as it was published.
+// Invariant: a line is a name, the parameters that its makers state and that transformers counts, and config.json as it
+// was published.
 #pragma once
 
 #include <sstream>
@@ -14,6 +15,7 @@ namespace colibri::test {
 struct Published {
   std::string name;           // as ORG/MODEL
   std::string total, active;  // "30.5B"; "-": not stated
+  std::string counted;        // by transformers; "-": it has no such model
   std::string config;         // text, which may hold Infinity
 };
 
@@ -24,7 +26,8 @@ inline std::vector<Published> all_published() {
     if (line.starts_with('#')) continue;
     Published one;
     std::istringstream fields(line);
-    for (std::string* field : {&one.name, &one.total, &one.active, &one.config}) std::getline(fields, *field, '\t');
+    for (std::string* field : {&one.name, &one.total, &one.active, &one.counted, &one.config})
+      std::getline(fields, *field, '\t');
     all.push_back(one);
   }
   return all;

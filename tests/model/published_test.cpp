@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every published configuration, as inspect takes it: the sizes that its makers state, or a refusal of one line. The
-// table of outcomes stands in docs/FAMILIES.md.
+// Every published configuration, as inspect takes it: the sizes that its makers state and transformers counts, or a
+// refusal of one line. The table of outcomes stands in docs/FAMILIES.md.
 #include <cmath>
 
 #include "model/describe.h"
@@ -54,6 +54,9 @@ TEST(Published, SizesAreTheStatedOnes) {
       if (text == "-") continue;
       const Stated fact = stated(text);
       EXPECT_NEAR(parameters.find(key)->as_double(), fact.value, 0.02 * fact.value + fact.rounding) << key;
+    }
+    if (one.counted != "-") {
+      EXPECT_EQ(std::to_string(parameters.find("total")->as_int()), one.counted);
     }
     const Json& format = *json->find("weight_format");
     const std::string facts = one.total == "-" ? "" : one.total + ", " + one.active;

@@ -105,11 +105,8 @@ void set_shared_moe(ConfigReader& config, ModelSpec& spec, const RouterSpec& rou
   const int dense_d_ff = n_dense > 0 ? config.integer("intermediate_size", 1, kMaxWidth) : 0;
   for (int i = 0; i < static_cast<int>(spec.layers.size()); ++i) {
     auto& ffn = spec.layers[static_cast<std::size_t>(i)].ffn;
-    if (i < n_dense) {
-      ffn = DenseFfn{dense_d_ff};
-    } else {
-      ffn = moe;
-    }
+    ffn = moe;
+    if (i < n_dense) ffn = DenseFfn{dense_d_ff};
   }
 }
 
@@ -132,11 +129,8 @@ void set_sparse(ConfigReader& config, ModelSpec& spec, const MoeFfn& moe) {
   }
   const int d_ff = any_dense ? config.integer("intermediate_size", 1, kMaxWidth) : 0;
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-    if (is_dense[i]) {
-      spec.layers[i].ffn = DenseFfn{d_ff};
-    } else {
-      spec.layers[i].ffn = moe;
-    }
+    spec.layers[i].ffn = moe;
+    if (is_dense[i]) spec.layers[i].ffn = DenseFfn{d_ff};
   }
 }
 

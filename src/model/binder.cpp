@@ -296,6 +296,15 @@ bool is_draft(std::string_view name, const ModelSpec& spec, const TensorNames& n
 
 constexpr std::array<std::string_view, 3> kPlainTypes{"BF16", "F16", "F32"};
 
+/// Whether a tensor of moderate size holds nothing but zero.
+Result<bool> is_zero(const File& file, const TensorInfo& tensor) {
+  constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 24;
+  if (tensor.bytes > kMaxBytes) return false;
+  std::vector<std::byte> bytes(tensor.bytes);
+  TRY_STATUS(file.read_at(tensor.offset, bytes));
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte byte) { return byte == std::byte{0}; });
+}
+
 /// "BF16, F16, F32".
 std::string join_names(std::span<const std::string_view> types) {
   std::string list;
@@ -375,6 +384,10 @@ Result<Encodings> check_tensors(const std::vector<Binding>& bindings, const Chec
       if (claimed.contains(tensor.name) || names.ignores(tensor.name) || format.ignores(tensor.name)) continue;
       if (spec.tied_embeddings && tensor.name == tied_head) continue;  // a second copy of the embedding
       if (is_draft(tensor.name, spec, names)) continue;
+      if (format.may_be_idle_bias(tensor.name, checkpoint)) {
+        TRY(zero, is_zero(shard.file, tensor));
+        if (zero) continue;
+      }
       unclaimed.add(shard.file.path() + ": " + tensor.name.substr(0, 120));
     }
   }

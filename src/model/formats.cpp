@@ -73,6 +73,12 @@ bool WeightFormat::ignores(std::string_view tensor) const {
          std::any_of(kEnds.begin(), kEnds.end(), [&](std::string_view end) { return tensor.ends_with(end); });
 }
 
+bool WeightFormat::may_be_idle_bias(const std::string& tensor, const Checkpoint& checkpoint) const {
+  constexpr std::string_view kEnd = ".bias";  // of AutoGPTQ
+  return format_ != nullptr && tensor.ends_with(kEnd) &&
+         checkpoint.find(tensor.substr(0, tensor.size() - kEnd.size()) + ".qweight") != nullptr;
+}
+
 bool stores_weight(const Checkpoint& checkpoint, const std::string& name) {
   const std::string base = Weight{name, {}}.base();
   const std::array names{name, name + "_packed", name + "_blocks", base + ".qweight"};

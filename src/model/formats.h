@@ -61,6 +61,8 @@ class WeightFormat {
   /// Whether a tensor says how to quantise activations or the cache, which are computed in full here, or repeats a
   /// shape that the config gives.
   bool ignores(std::string_view tensor) const;
+  /// Whether a tensor may be a bias that the format's tools add to every matrix, harmless if it is zero.
+  bool may_be_idle_bias(const std::string& tensor, const Checkpoint& checkpoint) const;
 
  private:
   const Format* format_ = nullptr;

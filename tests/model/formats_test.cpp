@@ -11,6 +11,7 @@
 #include "model/describe.h"
 #include "model/fixture.h"
 #include "model/model.h"
+#include "model/published.h"
 
 namespace colibri {
 namespace {
@@ -266,6 +267,36 @@ TEST_F(ChangedFormat, WhatWouldChangeTheNumbersIsUnknown) {
   use("modelopt");
   tensors_["model.layers.0.self_attn.o_proj.pre_quant_scale"] = {"F32", {1}, std::string(4, '\0')};
   expect_error(load(), Exit::data, {"unknown tensor", "pre_quant_scale"});
+}
+
+TEST_F(ChangedFormat, ABiasThatTheModelDoesNotHaveMayBeZero) {
+  use("gptq");
+  RawTensor& bias = tensors_["model.layers.0.self_attn.o_proj.bias"] = {"F16", {64}, std::string(128, '\0')};
+  expect_ok(load());
+  bias.bytes[100] = 1;
+  expect_error(load(), Exit::data, {"unknown tensor", "o_proj.bias"});
+}
+
+TEST(Formats, PublishedSettingsAreReadOrRefusedByTheirMethod) {
+  std::map<std::string, int> methods;
+  for (const Published& one : all_published()) {
+    SCOPED_TRACE(one.name);
+    const auto json = parse_json(one.config);
+    if (!json.ok()) continue;  // Infinity
+    const auto config = parse_config(*json, "config.json");
+    if (!config.ok() || config->quantization.is_null()) continue;
+    const Json* method = config->quantization.find("quant_method");
+    const std::string name = method == nullptr ? "mlx" : method->as_string();
+    ++methods[name];
+    const auto format = WeightFormat::parse(config->quantization, "config.json: quantization");
+    if (name == "mlx" || name == "exl2" || name == "bitsandbytes") {
+      expect_error(format, Exit::data, {"config.json: quantization", "quant_method"});
+    } else {
+      expect_ok(format);
+    }
+  }
+  for (const char* name : {"awq", "compressed-tensors", "fp8", "modelopt", "mxfp4", "mlx", "exl2", "bitsandbytes"})
+    EXPECT_GT(methods[name], 0) << name;
 }
 
 TEST_F(ChangedFormat, PlainFilesHaveNoCompanions) {

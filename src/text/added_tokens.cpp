@@ -82,7 +82,7 @@ Result<AddedTokens> AddedTokens::build(std::vector<AddedToken> tokens, const Nor
       added.before_.add(token.content, place);
     }
     if (token.single_word && !added.word_character_) {
-      TRY(word_character, Regex::compile(R"(\w)"));
+      TRY(word_character, Regex::compile("[" + std::string(kRustWord) + "]"));
       added.word_character_.emplace(std::move(word_character));
     }
   }

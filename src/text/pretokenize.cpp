@@ -154,7 +154,10 @@ Status PreTokenizer::add(const Json& config) {
     return add_split(R"(\p{N})", individual ? Behavior::isolated : Behavior::contiguous);
   }
   if (type == "Metaspace") return add_metaspace(config);
-  if (type == "Whitespace") return add_split(R"(\w+|[^\w\s]+)", Behavior::removed, true);
+  if (type == "Whitespace") {
+    const std::string word(kRustWord);
+    return add_split("[" + word + "]+|[^" + word + "\\s]+", Behavior::removed, true);
+  }
   if (type == "WhitespaceSplit") return add_split(R"(\s)", Behavior::removed);
   if (type == "Punctuation") {
     TRY(behavior, parse_behavior(config, "Isolated"));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Oniguruma's dialect on PCRE2. Invariant: every text given to PCRE2 is valid UTF-8.
+// Matching by PCRE2. Invariant: every text given to PCRE2 is valid UTF-8.
 #include "text/regex.h"
 
 #include "text/fields.h"
+#include "text/oniguruma.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -15,14 +16,6 @@ constexpr std::uint32_t kMaxSteps = 4'000'000;  // backtracking of one match: a 
 constexpr std::uint32_t kMaxHeapKib = 64 << 10;
 constexpr std::uint32_t kMaxNesting = 100;
 
-constexpr std::string_view kSpaceSet =
-    R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
-constexpr std::string_view kNotSpaceSet =
-    R"(\x{0}-\x{8}\x{E}-\x{1F}!-\x{84}\x{86}-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027})"
-    R"(\x{202A}-\x{202E}\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF})";
-constexpr std::string_view kWordSet = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control})";
-constexpr std::string_view kHexSet = "0-9A-Fa-f";
-
 /// Runs that make nested quantifiers explode, each with an end that nothing consumes. The tail has every ASCII
 /// character, lest PCRE2 sees that one it needs is missing and does not try.
 std::vector<std::string> probes() {
@@ -31,85 +24,6 @@ std::vector<std::string> probes() {
   std::vector<std::string> all;
   for (const char c : {'a', 'A', '0', ' ', '\n', '!', '.', '_', '<', 'x'}) all.push_back(std::string(48, c) + tail);
   return all;
-}
-
-Error unsupported(std::string_view what) {
-  return data_error("regular expression: " + std::string(what) + " is not supported");
-}
-
-/// The set that an escape stands for; a negated one only where its complement can be written in a class.
-Result<std::string> escaped_set(char escape, bool in_class) {
-  const auto set = [&](std::string_view members, bool negated = false) {
-    return in_class ? std::string(members) : (negated ? "[^" : "[") + std::string(members) + "]";
-  };
-  switch (escape) {
-    case 's':
-      return set(kSpaceSet);
-    case 'S':
-      return set(kNotSpaceSet);
-    case 'w':
-      return set(kWordSet);
-    case 'h':
-      return set(kHexSet);
-    case 'W':
-    case 'H':
-      if (in_class) return unsupported(std::string("\\") + escape + " in a class");
-      return set(escape == 'W' ? kWordSet : kHexSet, true);
-    default:
-      return std::string{'\\', escape};
-  }
-}
-
-Result<std::string> from_oniguruma(std::string_view pattern) {
-  std::string out;
-  bool in_class = false;
-  const auto follows = [&](std::size_t at, std::string_view what) { return pattern.substr(at).starts_with(what); };
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c == '\\' && i + 1 < pattern.size()) {
-      const char escape = pattern[++i];
-      if (escape == 'u') {
-        if (i + 4 >= pattern.size()) return data_error("regular expression: \\u wants four hex digits");
-        out.append("\\x{").append(pattern.substr(i + 1, 4)).append("}");
-        i += 4;
-      } else {
-        TRY(set, escaped_set(escape, in_class));
-        out += set;
-      }
-      continue;
-    }
-    if (in_class) {
-      if (follows(i, "&&")) return unsupported("&& in a class");
-      if (follows(i, "[:")) {
-        const std::size_t end = pattern.find(":]", i + 2);
-        if (end == std::string_view::npos) return data_error("regular expression: [: without :]");
-        out += pattern.substr(i, end + 2 - i);
-        i = end + 1;
-        continue;
-      }
-      if (c == '[') return unsupported("a set within a set");
-      in_class = c != ']';
-    } else if (c == '[') {
-      in_class = true;
-      out += c;
-      if (follows(i + 1, "^")) out += pattern[++i];
-      if (follows(i + 1, "]")) out += pattern[++i];  // first of the class: itself
-      continue;
-    } else if (follows(i, "(?")) {
-      const std::size_t end = pattern.find_first_not_of("imsx-", i + 2);
-      if (pattern.substr(i + 2, end == std::string_view::npos ? end : end - i - 2).find_first_of("ms") !=
-          std::string_view::npos)
-        return unsupported("(?m) or (?s)");
-    } else if (follows(i, "{,")) {
-      out += "{0";
-      continue;
-    } else if (c == '}' && follows(i + 1, "+") && out.find_last_of('{') != std::string::npos &&
-               out.find_first_not_of("0123456789,", out.find_last_of('{') + 1) == std::string::npos) {
-      return unsupported("{n,m}+");
-    }
-    out += c;
-  }
-  return out;
 }
 
 std::string pcre2_message(int code) {
@@ -149,7 +63,7 @@ Result<Regex> Regex::compile(std::string_view pattern) {
   if (pattern.size() > kMaxPatternBytes)
     return data_error("regular expression of " + std::to_string(pattern.size()) + " bytes; at most " +
                       std::to_string(kMaxPatternBytes));
-  TRY(translated, from_oniguruma(pattern));
+  TRY(translated, pcre2_pattern(pattern));
   const std::unique_ptr<pcre2_compile_context, Freed<pcre2_compile_context_free>> context(
       pcre2_compile_context_create(nullptr));
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);

@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The regular expressions of tokenizer.json, which are Oniguruma's, on PCRE2; its header is seen in regex.cpp alone.
+// The regular expressions of tokenizer.json on PCRE2, whose header is seen in regex.cpp alone.
 // Invariant: a match ends within fixed limits of steps and memory, or is an error: no pattern can burn time.
-//
-// How the two differ, and what is done about it at compile():
-//   \s \S \w \W \h    Oniguruma has White_Space, Word and hex digits: written out as classes (PCRE2's \s has U+180E,
-//                     its \w lacks marks, its \h is a blank)
-//   ^ $               match at lines in both (PCRE2_MULTILINE)
-//   {,n}  \uHHHH      written as {0,n} and \x{HHHH}
-//   (?m) (?s)  {n}+   mean other things in the two: refused, as are && and nested sets in a class
-//   (?i:...) \p{..} (?!..) (?<..) ?+ *+ ++ (?>..)   are the same
 #pragma once
 
 #include <memory>
@@ -20,9 +12,13 @@
 
 namespace colibri {
 
+/// \w of Rust's regular expressions, as the members of a class: the reference uses it where no pattern is given.
+inline constexpr std::string_view kRustWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D})";
+
 class Regex {
  public:
-  /// A pattern that is bad, or that exceeds the limits on short runs of like characters, is an error.
+  /// A pattern in Oniguruma's notation (text/oniguruma.h). One that is bad, or that exceeds the limits on short runs
+  /// of like characters, is an error.
   static Result<Regex> compile(std::string_view pattern);
   /// Matches this very text.
   static Result<Regex> literal(std::string_view text);

@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "text/tokenizer.h"
+#include "text/stream.h"
 
 namespace colibri {
 
@@ -48,13 +48,38 @@ inline const Tokenizer& bundled_tokenizer() {
 
 inline const std::vector<std::string>& stored_tokenizers() {
   static const std::vector<std::string> names = {
-      "added",  "cl100k",          "deepseek_v2", "deepseek_v3", "fused_unknown", "gpt2", "gpt4o",
-      "llama3", "metaspace_first", "mixtral",     "prefixed",    "splits",        "words"};
+      "added",   "cl100k",  "deepseek_v2", "deepseek_v3", "replaced_blanks", "fused_unknown", "gpt2",  "gpt4o",
+      "granite", "kimi_k2", "llama2",      "llama3",      "metaspace_first", "mixtral",       "olmoe", "prefixed",
+      "qwen2",   "qwen3_5", "splits",      "words"};
   return names;
 }
 
+inline Json stored_file(const std::string& name) { return read_json("tests/text/data/tokenizers/" + name + ".json"); }
+
+/// "tokenizer", whole, and its "cases", one for each of the texts.
 inline Json stored_tokenizer(const std::string& name) {
-  return read_json("tests/text/data/tokenizers/" + name + ".json");
+  Json document = stored_file(name);
+  Json& model = *document.find("tokenizer")->find("model");
+  if (model.find("vocab")->is_string()) {
+    const Json shared = stored_file(model.find("vocab")->as_string());
+    for (const char* key : {"vocab", "merges"}) model.set(key, *shared.find(key));
+  }
+  return document;
+}
+
+/// What a TextStream gives for ids, which must come in whole code points and be equal to decode().
+inline std::string streamed(const Tokenizer& tokenizer, const Ids& ids, bool skip_special) {
+  TextStream stream(tokenizer, {.stops = {}, .include_stop = false, .skip_special = skip_special});
+  std::string joined;
+  for (const TokenId id : ids) {
+    const std::string part = stream.push(id);
+    EXPECT_TRUE(is_valid_utf8(part));
+    joined += part;
+  }
+  joined += stream.flush();
+  EXPECT_FALSE(stream.stopped());
+  EXPECT_EQ(joined, tokenizer.decode(ids, skip_special));
+  return joined;
 }
 
 /// A tokenizer of the letters a, b, c with the tokens ab and abc, and <s> as a special token.

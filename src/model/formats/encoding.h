@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a weight matrix stands in a checkpoint as small codes, and its decoding to bf16.
-// Invariant: value = (values[code] - values[zero]) * scale in fp32, rounded once to bf16. Differences are exact in every
-// format here; beside bf16's relative error of 2^-8, the product has one of 2^-24 where it does not fit 24 bits, and so
-// has a scale that is itself a product or quotient.
+// Invariant: value = (values[code] - values[zero]) * scale in fp32, rounded once to bf16. Differences are exact in
+// every format here; beside bf16's relative error of 2^-8, the product has one of 2^-24 where it does not fit 24 bits,
+// and so has a scale that is itself a product or quotient.
 #pragma once
 
 #include <cstdint>

@@ -53,18 +53,20 @@ void for_each_element(const Grid& grid, const Rectangle& part, const std::byte* 
     for (std::int64_t j = 0; j < inner; ++j, raw += unit) grid.turned ? use(j, i, raw) : use(i, j, raw);
 }
 
-float number(std::string_view type, const std::byte* at) {
-  if (type == "F32") {
-    float value = 0;
-    std::memcpy(&value, at, sizeof value);
-    return value;
-  }
-  const auto byte = static_cast<std::uint8_t>(*at);
-  if (type == "F8_E4M3") return e4m3_to_float(byte);
-  if (type == "F8_E8M0" || type == "U8") return e8m0_to_float(byte);
-  std::uint16_t half = 0;
-  std::memcpy(&half, at, sizeof half);
-  return type == "F16" ? f16_to_float(half) : bf16_to_float(half);
+template <class T>
+T load(const std::byte* at) {
+  T value = 0;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+/// How a number of this type is read.
+float (*reader_of(std::string_view type))(const std::byte*) {
+  if (type == "F32") return load<float>;
+  if (type == "F16") return [](const std::byte* at) { return f16_to_float(load<std::uint16_t>(at)); };
+  if (type == "BF16") return [](const std::byte* at) { return bf16_to_float(load<std::uint16_t>(at)); };
+  if (type == "F8_E4M3") return [](const std::byte* at) { return e4m3_to_float(load<std::uint8_t>(at)); };
+  return [](const std::byte* at) { return e8m0_to_float(load<std::uint8_t>(at)); };
 }
 
 }  // namespace
@@ -81,14 +83,14 @@ Status read_codes(const Grid& grid, std::int64_t first, std::int64_t count, std:
     std::memcpy(codes.data(), raw.data(), codes.size());
     return {};
   }
+  const bool words = grid.tensor->type.bytes == 4;
   int shifts[8] = {};
   for (int i = 0; i < per; ++i) shifts[i] = grid.bits * (grid.interleaved ? i / 2 + i % 2 * per / 2 : i);
   const std::uint32_t mask = (1U << grid.bits) - 1;
   const std::int64_t skipped = part.first * (grid.packs_rows ? per : 1) - first;  // not above 0
   const std::int64_t step = grid.packs_rows ? grid.cols : 1;
   for_each_element(grid, part, raw.data(), [&](std::int64_t row, std::int64_t col, const std::byte* at) {
-    std::uint32_t element = 0;
-    std::memcpy(&element, at, static_cast<std::size_t>(grid.tensor->type.bytes));
+    const std::uint32_t element = words ? load<std::uint32_t>(at) : load<std::uint8_t>(at);
     row = row * (grid.packs_rows ? per : 1) + skipped;
     col *= grid.packs_rows ? 1 : per;
     const std::int64_t place = grid.packs_rows ? row : col;
@@ -105,8 +107,9 @@ Status read_floats(const Grid& grid, std::int64_t first, std::int64_t count, std
   const Rectangle part = rectangle(grid, first, count);
   TRY_STATUS(read_raw(grid, part, raw));
   numbers.resize(static_cast<std::size_t>(count * grid.cols));
+  const auto read = reader_of(grid.tensor->type.name);
   for_each_element(grid, part, raw.data(), [&](std::int64_t row, std::int64_t col, const std::byte* at) {
-    numbers[static_cast<std::size_t>(row * grid.cols + col)] = number(grid.tensor->type.name, at);
+    numbers[static_cast<std::size_t>(row * grid.cols + col)] = read(at);
   });
   return {};
 }

@@ -45,40 +45,9 @@ __global__ void __launch_bounds__(kThreads + 32 * Shape<kDiv>::kProducers, 1)
       block_sync();
     }
   };
-  // One part: partial sums of 16 rows to red. A lane reads 16 bytes, four rows of one k pair, so 16 rows take four of
-  // the eight lane groups g, and the other four work on another range of K: x of the one range sits in the even columns
-  // of B, of the other in the odd ones, and D's useful column is the range's own. With the slot's two halves kPad apart
-  // the reads of a warp are free of bank conflicts. At 4 tokens the 8 columns are full.
-  auto consume = [&](uint32_t at, const uint32_t* x, int bytes, float* red) {
-    const char* slot = ring.wait(at);
-    const int g = lane / 4, t = lane % 4, quarter = bytes / 256;  // k pairs per range
-    const char* w = slot + (t >> 1) * (bytes / 2 + kPad) + (g >> 2) * (bytes / 4) + (t & 1) * 64 + (g & 3) * 16;
-    const uint32_t* v = x + padded((t >> 1) * 2 * quarter + (g & 1) * quarter) + (t & 1);
-    float acc[4][4] = {};
-#pragma unroll 1
-    for (int s = 0; s < quarter; s += 8, w += 512, v += 8) {
-      uint4 p[2], q[2];
-      uint2 b2[2];
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        p[i] = *reinterpret_cast<const uint4*>(w + i * 256), q[i] = *reinterpret_cast<const uint4*>(w + i * 256 + 128);
-        b2[i] = {v[4 * i], v[4 * i + 2]};
-      }
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        mma_16816(acc[2 * i], p[i].x, p[i].y, q[i].x, q[i].y, b2[i].x, b2[i].y);
-        mma_16816(acc[2 * i + 1], p[i].z, p[i].w, q[i].z, q[i].w, b2[i].x, b2[i].y);
-      }
-    }
-    ring.release(at, lane);
-    float sum[4];
-#pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      const int m = r / 2, c = r % 2 * 2;
-      sum[r] = g < 4 ? acc[m][c] + acc[m + 2][c] : acc[m][c + 1] + acc[m + 2][c + 1];
-      sum[r] += __shfl_xor_sync(~0u, sum[r], 16);
-    }
-    if (t == 0 && g < 4) *reinterpret_cast<float4*>(red + 4 * g) = make_float4(sum[0], sum[1], sum[2], sum[3]);
+  auto consume = [&](uint32_t at, const uint32_t* x, int bytes, float* red) {  // one part: sums of 16 rows to red
+    const float4 sums = part_sums(ring, at, x, bytes, lane);
+    if (lane % 4 == 0 && lane < 16) *reinterpret_cast<float4*>(red + lane) = sums;
   };
   auto inv_rms = [&] {
     const float4 s = reinterpret_cast<const float4*>(sh.sumsq)[lane];

@@ -59,9 +59,6 @@ struct Args {
   uint64_t* stamps;                          // [layers + 1][16] ns, by block 0's first thread, or null
 };
 
-// Four words of padding after each 32: the four k ranges that an mma step reads then lie in different banks.
-__host__ __device__ constexpr int padded(int word) { return word + word / 32 * 4; }
-
 template <int kDiv>
 struct Shared {
   Args args;  // a copy: a miss in the constant cache queues behind the stream at the memory, 2.5 us

@@ -40,44 +40,8 @@ struct Consumer {
     return packets(buffer) + (r * kCopies + b % kCopies) * count;
   }
 
-  // One part: its 16 sums for token t = lane % 4, rows 4 g .. 4 g + 3 in lanes with g = lane / 4 < 4. `x` holds the
-  // part's inputs of the token that the lane feeds, lane / 8. A lane reads 16 bytes, four rows of one k pair, so 16
-  // rows take four of the eight lane groups g, and the other four work on another range of K: x of the one range sits
-  // in the even columns of B, of the other in the odd ones, and D's useful column is the range's own. With the slot's
-  // two halves kPad apart the reads of a warp are free of bank conflicts. At 4 tokens the 8 columns are full.
-  __device__ float4 consume(uint32_t at, const uint32_t* x) const {
-    constexpr int kQuarter = kPartWords / 4;  // k pairs per range
-    const char* slot = ring.wait(at);
-    const int g = lane / 4, t = lane % 4;
-    const char* w =
-        slot + (t >> 1) * (kPartBytes / 2 + kPad) + (g >> 2) * (kPartBytes / 4) + (t & 1) * 64 + (g & 3) * 16;
-    const uint32_t* v = x + padded((t >> 1) * 2 * kQuarter + (g & 1) * kQuarter) + (t & 1);
-    float acc[4][4] = {};
-#pragma unroll 1
-    for (int s = 0; s < kQuarter; s += 8, w += 512, v += 8) {
-      uint4 p[2], q[2];
-      uint2 b2[2];
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        p[i] = *reinterpret_cast<const uint4*>(w + i * 256), q[i] = *reinterpret_cast<const uint4*>(w + i * 256 + 128);
-        b2[i] = {v[4 * i], v[4 * i + 2]};
-      }
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        mma_16816(acc[2 * i], p[i].x, p[i].y, q[i].x, q[i].y, b2[i].x, b2[i].y);
-        mma_16816(acc[2 * i + 1], p[i].z, p[i].w, q[i].z, q[i].w, b2[i].x, b2[i].y);
-      }
-    }
-    ring.release(at, lane);
-    float sum[4];
-#pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      const int m = r / 2, c = r % 2 * 2;
-      sum[r] = g < 4 ? acc[m][c] + acc[m + 2][c] : acc[m][c + 1] + acc[m + 2][c + 1];
-      sum[r] += __shfl_xor_sync(~0u, sum[r], 16);
-    }
-    return make_float4(sum[0], sum[1], sum[2], sum[3]);
-  }
+  // One part, see part_sums; x holds its inputs of the token that the lane feeds.
+  __device__ float4 consume(uint32_t at, const uint32_t* x) const { return part_sums(ring, at, x, kPartBytes, lane); }
   __device__ int token() const { return kRows == 1 ? 0 : min(lane / 8, kRows - 1); }  // whose inputs this lane feeds
   // Part c of a product of all tokens with the same inputs, which begin at word x.
   __device__ void part(int c, int x) {

@@ -64,9 +64,6 @@ struct DecodeShape {
   static constexpr size_t kWorkspace = (kBest + kRows * kBlocks) * 16;  // the first word is the epoch
 };
 
-// Four words of padding after each 32: the four ranges of inputs that an mma step reads then lie in different banks.
-__host__ __device__ constexpr int padded(int word) { return word + word / 32 * 4; }
-
 // The blocks of the cache that a split of the positions before this one reads: as many for each, so that the sums of a
 // row depend on its position alone. The last split also has the new token.
 struct Slice {

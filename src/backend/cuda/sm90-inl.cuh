@@ -201,4 +201,47 @@ struct Ring {
   }
 };
 
+// Four words of padding after each 32: the four ranges of inputs that an mma step reads then lie in different banks.
+__host__ __device__ constexpr int padded(int word) { return word + word / 32 * 4; }
+
+// Chunk `at` of the ring, 16 rows of `bytes` / 32 inputs in tile order, times `x` (bf16 pairs, word w at padded(w));
+// the chunk is released. 16 sums for token t = lane % 4, rows 4 g .. 4 g + 3 in lanes with g = lane / 4 < 4; x holds
+// the inputs of the token that the lane feeds, lane / 8. A lane reads 16 bytes, four rows of one k pair, so 16 rows
+// take four of the eight lane groups g, and the other four work on another range of K: x of the one range sits in the
+// even columns of B, of the other in the odd ones, and D's useful column is the range's own. With the slot's two halves
+// 32 bytes apart the reads of a warp are free of bank conflicts. At 4 tokens the 8 columns are full.
+template <int kSlot, int kSlots, int kPad>
+__device__ __forceinline__ float4 part_sums(const Ring<kSlot, kSlots, kPad>& ring, uint32_t at, const uint32_t* x,
+                                            int bytes, int lane) {
+  const char* slot = ring.wait(at);
+  const int g = lane / 4, t = lane % 4, quarter = bytes / 256;  // k pairs per range
+  const char* w = slot + (t >> 1) * (bytes / 2 + kPad) + (g >> 2) * (bytes / 4) + (t & 1) * 64 + (g & 3) * 16;
+  const uint32_t* v = x + padded((t >> 1) * 2 * quarter + (g & 1) * quarter) + (t & 1);
+  float acc[4][4] = {};
+#pragma unroll 1
+  for (int s = 0; s < quarter; s += 8, w += 512, v += 8) {
+    uint4 p[2], q[2];
+    uint2 b2[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      p[i] = *reinterpret_cast<const uint4*>(w + i * 256), q[i] = *reinterpret_cast<const uint4*>(w + i * 256 + 128);
+      b2[i] = {v[4 * i], v[4 * i + 2]};
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      mma_16816(acc[2 * i], p[i].x, p[i].y, q[i].x, q[i].y, b2[i].x, b2[i].y);
+      mma_16816(acc[2 * i + 1], p[i].z, p[i].w, q[i].z, q[i].w, b2[i].x, b2[i].y);
+    }
+  }
+  ring.release(at, lane);
+  float sum[4];
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    const int m = r / 2, c = r % 2 * 2;
+    sum[r] = g < 4 ? acc[m][c] + acc[m + 2][c] : acc[m][c + 1] + acc[m + 2][c + 1];
+    sum[r] += __shfl_xor_sync(~0u, sum[r], 16);
+  }
+  return make_float4(sum[0], sum[1], sum[2], sum[3]);
+}
+
 }  // namespace colibri::cuda

@@ -20,9 +20,24 @@ class ZipfBackend : public Backend {
   int threads() const override { return inner_.threads(); }
   void adopt_thread() override { inner_.adopt_thread(); }
   double measure_flops() override { return inner_.measure_flops(); }
-  void embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) override {
-    inner_.embed(tokens, table, out);
+  Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) override {
+    return inner_.allocate(bytes, purpose);
   }
+  Result<Buffer> place(Buffer host, std::string_view purpose) override {
+    return inner_.place(std::move(host), purpose);
+  }
+  void zero(void* to, std::size_t bytes) override { inner_.zero(to, bytes); }
+  void copy(void* to, const void* from, std::size_t bytes) override { inner_.copy(to, from, bytes); }
+  Status prepare(const ModelSpec& spec, const StepLimits& limits) override { return inner_.prepare(spec, limits); }
+  void begin(const Batch& batch) override { inner_.begin(batch); }
+  Rows finish(Rows rows) override { return inner_.finish(rows); }
+  StepCounters counters() const override { return inner_.counters(); }
+  std::unique_ptr<CapturedStep> capture(const std::function<void()>& enqueue) override {
+    return inner_.capture(enqueue);
+  }
+  void replay(const CapturedStep& step) override { inner_.replay(step); }
+  void embed(const Batch& batch, const Matrix& table, Rows out) override { inner_.embed(batch, table, out); }
+  void gather(ConstRows x, const Batch& batch, Rows out) override { inner_.gather(x, batch, out); }
   void rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) override {
     inner_.rms_norm(x, weight, eps, out);
   }

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend is a set of operations on tensors. `reference` (plain loops, double sums) is the oracle, `cpu` the fast
-// one.
+// A backend is a set of operations on tensors, and the memory that they work on. `reference` (plain loops, double sums)
+// is the oracle, `cpu` and `cuda` are the fast ones.
 //
 // Invariant, of every operation: what a row of the output holds depends on that row's inputs alone, never on how many
 // rows there are, how the work was split or which thread did it. Activations are fp32, weights bf16, sums fp32 or
 // better. Views are contiguous in a row; outputs never alias inputs unless an operation says so. Shapes are CHECKed:
-// the caller has validated the model. Operations run to the end before they return.
+// the caller has validated the model. All operands lie in memory of the backend, unless a span of a Batch. Operations
+// are in order; a step runs from begin() to finish(), and only then its results can be read.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "base/memory.h"
 #include "base/result.h"
 #include "core/batch.h"
 #include "core/expert_table.h"
@@ -38,6 +42,26 @@ struct RouterView {
   std::span<const float> correction = {};  // [n_experts]
 };
 
+/// What a step did.
+struct StepCounters {
+  std::int64_t experts_touched = 0;  // distinct experts, summed over the MoE layers
+  double route_seconds = 0.0;        // from hidden states to chosen experts, likewise
+};
+
+/// The most that a step can hold.
+struct StepLimits {
+  int rows = 0;
+  int sequences = 0;
+  int logit_rows = 0;
+  int context = 0;  // positions of one sequence
+};
+
+/// The operations of a step whose arguments depend on the batch's sizes alone, ready to run again.
+class CapturedStep {
+ public:
+  virtual ~CapturedStep() = default;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -50,8 +74,31 @@ class Backend {
   /// limit that products are shown beside. Takes about 50 ms. 0 where it means nothing (reference).
   virtual double measure_flops() = 0;
 
-  /// out[r, :] = row tokens[r] of `table` ([vocab, d_model]).
-  virtual void embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) = 0;
+  /// Memory for operands, zeroed. Error 78 names the size and `purpose`.
+  virtual Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) = 0;
+  /// Brings a block of host memory to where operations can read it: itself where that is the host, else a copy.
+  virtual Result<Buffer> place(Buffer host, std::string_view purpose) = 0;
+  virtual void zero(void* to, std::size_t bytes) = 0;
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+
+  /// Takes what steps of this model within `limits` need beside their operands; steps allocate nothing afterwards.
+  virtual Status prepare(const ModelSpec& spec, const StepLimits& limits) = 0;
+  /// Starts a step: operations that take a batch mean this one until the next. Resets the counters.
+  virtual void begin(const Batch& batch) = 0;
+  /// Waits for all operations, and gives `rows` as the host can read them, valid until the next step.
+  virtual Rows finish(Rows rows) = 0;
+  /// Of the step that has finished.
+  virtual StepCounters counters() const = 0;
+  /// Records what `enqueue` asks for without running it; nullptr where there is nothing to gain.
+  virtual std::unique_ptr<CapturedStep> capture(const std::function<void()>& enqueue) = 0;
+  /// Runs it on the batch that has begun, which has the sizes of the captured one.
+  virtual void replay(const CapturedStep& step) = 0;
+
+  /// out[r, :] = row batch.tokens[r] of `table` ([vocab, d_model]).
+  virtual void embed(const Batch& batch, const Matrix& table, Rows out) = 0;
+
+  /// out[i, :] = x[batch.logit_rows[i], :]
+  virtual void gather(ConstRows x, const Batch& batch, Rows out) = 0;
 
   /// RMSNorm: out = x / sqrt(mean(x^2) + eps) * weight. weight [cols]. out may be x.
   virtual void rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) = 0;

@@ -29,27 +29,25 @@ std::size_t number_in_file(const char* path) {
 }  // namespace
 
 Result<Buffer> Buffer::allocate(std::size_t bytes, std::string_view purpose) {
-  Buffer buffer;
-  if (bytes == 0) return buffer;
+  if (bytes == 0) return Buffer();
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) {
     return Error{Exit::config, std::string(purpose) + ": the system refused " + std::to_string(bytes) +
                                    " bytes of memory; lower --context or --max-batch, or choose a smaller model"};
   }
   if (bytes >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
-  buffer.data_ = static_cast<std::byte*>(data);
-  buffer.bytes_ = bytes;
-  return buffer;
+  return Buffer(static_cast<std::byte*>(data), bytes, [](std::byte* at, std::size_t size) { munmap(at, size); });
 }
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
+  std::swap(release_, other.release_);
   return *this;
 }
 
 Buffer::~Buffer() {
-  if (data_ != nullptr) munmap(data_, bytes_);
+  if (data_ != nullptr) release_(data_, bytes_);
 }
 
 std::size_t peak_resident_bytes() {

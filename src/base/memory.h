@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large, page-aligned, zeroed blocks of host memory for weights, KV and scratch.
-// Invariant: a Buffer owns its pages alone; it can be moved, never copied, and pages are resident only once touched.
+// Large, page-aligned, zeroed blocks of memory for weights, KV and scratch: of the host, or of a device whose backend
+// says how to release them.
+// Invariant: a Buffer owns its block alone; it can be moved, never copied, and pages of the host are resident only once
+// touched.
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
 #include "base/result.h"
 
@@ -12,10 +15,10 @@ namespace colibri {
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Buffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
-    other.data_ = nullptr;
-    other.bytes_ = 0;
-  }
+  using Release = void (*)(std::byte* data, std::size_t bytes);
+  /// Takes over a block that `release` frees.
+  Buffer(std::byte* data, std::size_t bytes, Release release) : data_(data), bytes_(bytes), release_(release) {}
+  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
   Buffer& operator=(Buffer&& other) noexcept;
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -30,6 +33,7 @@ class Buffer {
  private:
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
+  Release release_ = nullptr;
 };
 
 /// Peak resident bytes of this process so far.

@@ -33,13 +33,18 @@ Result<std::unique_ptr<Engine>> Engine::create(const Model& model, Backend& back
   if (options.max_batch < 1) return Error{Exit::config, "--max-batch: must be at least 1"};
   options.max_chunk = std::min(options.max_chunk, options.context);
   const int max_rows = options.max_batch + options.max_chunk;
-  TRY(pool,
-      KvPool::create(model.spec,
-                     {.sequences = options.max_batch, .context = options.context, .max_chunk = options.max_chunk}));
-  TRY(scratch, Scratch::create(model.spec, max_rows, options.max_batch));
-  TRY(logits, Buffer::allocate(static_cast<std::size_t>(options.max_batch) *
+  TRY(pool, KvPool::create(model.spec,
+                           {.sequences = options.max_batch, .context = options.context, .max_chunk = options.max_chunk},
+                           backend));
+  TRY(scratch, Scratch::create(model.spec, max_rows, options.max_batch, backend));
+  TRY(logits, backend.allocate(static_cast<std::size_t>(options.max_batch) *
                                    static_cast<std::size_t>(model.spec.vocab) * sizeof(float),
                                "logits"));
+  TRY_STATUS(backend.prepare(
+      model.spec,
+      {.rows = max_rows, .sequences = options.max_batch, .logit_rows = options.max_batch, .context = options.context}));
+  capture_decode(backend, model, pool, scratch,
+                 {reinterpret_cast<float*>(logits.data()), options.max_batch, model.spec.vocab});
   return std::unique_ptr<Engine>(
       new Engine(model, backend, options, std::move(pool), std::move(scratch), std::move(logits)));
 }
@@ -176,8 +181,12 @@ bool Engine::step() {
     if (end == sequence.known()) logit_rows.push_back(static_cast<std::int32_t>(tokens.size()) - 1);
   }
 
-  Rows logits(reinterpret_cast<float*>(logits_.data()), static_cast<int>(logit_rows.size()), model_.spec.vocab);
+  const Rows logits(reinterpret_cast<float*>(logits_.data()), static_cast<int>(logit_rows.size()), model_.spec.vocab);
   forward(backend_, model_, {tokens, positions, sequences, logit_rows}, pool_, scratch_, logits);
+  const Rows scores = backend_.finish(logits);
+  counters_ = backend_.counters();
+  const auto rows = static_cast<int>(tokens.size());
+  if (rows >= dispatch_.tokens) dispatch_ = {counters_.route_seconds, rows};
   stats_.steps.fetch_add(1, std::memory_order_relaxed);
 
   // Sample and commit everything before anybody hears of it; finished sequences leave from the back.
@@ -197,10 +206,10 @@ bool Engine::step() {
       stats_.prompt_tokens.fetch_add(static_cast<std::uint64_t>(prompt_rows), std::memory_order_relaxed);
     sequence.computed += planned.rows;
     if (sequence.computed < sequence.known()) continue;
-    const std::span<float> scores(logits.row(row++), static_cast<std::size_t>(model_.spec.vocab));
+    const std::span<float> own(scores.row(row++), static_cast<std::size_t>(model_.spec.vocab));
     const Request& request = sequence.request;
     const bool may_stop = sequence.known() - static_cast<int>(request.prompt.size()) >= request.min_tokens;
-    auto chosen = sample(scores, request.sampling, sequence.counts, static_cast<std::uint64_t>(sequence.known()),
+    auto chosen = sample(own, request.sampling, sequence.counts, static_cast<std::uint64_t>(sequence.known()),
                          may_stop ? std::span<const std::int32_t>() : request.stop_ids);
     if (!chosen) {
       outcomes.push_back({index, {.finish = Finish::numerical_error}});

@@ -40,6 +40,12 @@ struct EngineStats {
   std::atomic<int> kv_free{0};  // blocks and slots of all layer groups
 };
 
+/// Time from the hidden states to the chosen experts, summed over the MoE layers of a step: of the largest step so far.
+struct DispatchLatency {
+  double seconds = 0.0;
+  int tokens = 0;
+};
+
 class Engine {
  public:
   /// `model` and `backend` outlive the engine. All memory that steps need is allocated here.
@@ -68,9 +74,10 @@ class Engine {
 
   int context() const { return options_.context; }
   const EngineStats& stats() const { return stats_; }
-  const DispatchLatency& dispatch_latency() const { return scratch_.dispatch; }
+  /// To be read between steps.
+  const DispatchLatency& dispatch_latency() const { return dispatch_; }
   /// Distinct (layer, expert) pairs that the last step read.
-  std::int64_t experts_touched() const { return scratch_.experts_touched; }
+  std::int64_t experts_touched() const { return counters_.experts_touched; }
   /// Memory of cache, activations and logits.
   std::size_t bytes() const { return pool_.bytes() + scratch_.memory.size() + logits_.size(); }
   const KvPool& pool() const { return pool_; }
@@ -97,6 +104,8 @@ class Engine {
   std::deque<std::unique_ptr<Request>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // in order of admission
   EngineStats stats_;
+  StepCounters counters_;  // of the last step
+  DispatchLatency dispatch_;
   Doorbell<> bell_;
 };
 

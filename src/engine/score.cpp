@@ -28,10 +28,11 @@ Status score(Backend& backend, const Model& model, std::span<const std::int32_t>
       return data_error("token " + std::to_string(id) + " is outside 0.." + std::to_string(spec.vocab - 1));
 
   const int chunk = std::min(kChunk, total);
-  TRY(pool, KvPool::create(spec, {.sequences = 1, .context = total, .max_chunk = chunk}));
-  TRY(scratch, Scratch::create(spec, chunk, chunk));
+  TRY(pool, KvPool::create(spec, {.sequences = 1, .context = total, .max_chunk = chunk}, backend));
+  TRY(scratch, Scratch::create(spec, chunk, chunk, backend));
+  TRY_STATUS(backend.prepare(spec, {.rows = chunk, .sequences = 1, .logit_rows = chunk, .context = total}));
   const auto vocab = static_cast<std::size_t>(spec.vocab);
-  TRY(memory, Buffer::allocate(static_cast<std::size_t>(chunk) * vocab * sizeof(float), "logits"));
+  TRY(memory, backend.allocate(static_cast<std::size_t>(chunk) * vocab * sizeof(float), "logits"));
   KvSequence kv;
   std::vector<std::span<const std::int32_t>> tables;
   std::vector<std::int32_t> positions;
@@ -55,8 +56,9 @@ Status score(Backend& backend, const Model& model, std::span<const std::int32_t>
              {&sequence, 1},
              rows},
             pool, scratch, logits);
+    const Rows scores = backend.finish(logits);
     for (int i = 0; i < count; ++i)
-      if (!row(start + i, {logits.row(i), vocab})) return {};
+      if (!row(start + i, {scores.row(i), vocab})) return {};
   }
   return {};
 }

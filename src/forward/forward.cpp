@@ -3,13 +3,8 @@
 // does nothing here, since every record is resident.
 #include "forward/forward.h"
 
-#include <algorithm>
-#include <chrono>
-
 namespace colibri {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct Pass {
   Backend& backend;
@@ -17,12 +12,11 @@ struct Pass {
   const Batch& batch;
   const KvPool& pool;
   Scratch& scratch;
-  double dispatch_seconds = 0.0;
 
   int rows() const { return batch.rows(); }
   Rows piece(float* data, int cols) const { return {data, rows(), cols}; }
 
-  void norm(ConstRows in, const std::vector<float>& weight, const std::vector<float>& bias, Rows out) {
+  void norm(ConstRows in, std::span<const float> weight, std::span<const float> bias, Rows out) {
     if (spec.norm == NormKind::layer) {
       backend.layer_norm(in, weight, bias, spec.norm_eps, out);
     } else {
@@ -124,12 +118,8 @@ struct Pass {
 
   void moe(const MoeFfn& m, const MoeWeights& w, Rows x, Rows h) {
     const auto pairs = static_cast<std::size_t>(rows()) * static_cast<std::size_t>(m.router.top_k);
-    const Routing routing{m.router.top_k, std::span(scratch.expert_ids).first(pairs),
-                          std::span(scratch.expert_weights).first(pairs)};
-    const auto start = Clock::now();
+    const Routing routing{m.router.top_k, {scratch.expert_ids, pairs}, {scratch.expert_weights, pairs}};
     backend.route(h, {w.router, w.router_bias, w.router_correction}, m.router, routing);
-    dispatch_seconds += std::chrono::duration<double>(Clock::now() - start).count();
-    count_experts(routing.ids);
     backend.experts(h, routing, w.experts(m.activation), x);
     if (m.shared_d_ff == 0) return;
     const Rows shared = piece(scratch.shared, spec.d_model);
@@ -138,29 +128,16 @@ struct Pass {
     if (m.shared_gate) backend.linear(h, w.shared_gate, {}, false, gate);
     backend.add_gated(shared, gate, x);
   }
-
-  void count_experts(std::span<const std::int32_t> ids) {
-    for (const std::int32_t id : ids) scratch.expert_seen[static_cast<std::size_t>(id)] = 1;
-    scratch.experts_touched += std::count(scratch.expert_seen.begin(), scratch.expert_seen.end(), 1);
-    for (const std::int32_t id : ids) scratch.expert_seen[static_cast<std::size_t>(id)] = 0;
-  }
 };
 
-}  // namespace
-
-void forward(Backend& backend, const Model& model, const Batch& batch, const KvPool& pool, Scratch& scratch,
+void enqueue(Backend& backend, const Model& model, const Batch& batch, const KvPool& pool, Scratch& scratch,
              Rows logits) {
   const ModelSpec& spec = model.spec;
   const ModelWeights& weights = model.weights;
-  CHECK(batch.rows() <= scratch.max_rows);
-  CHECK(static_cast<int>(batch.logit_rows.size()) <= scratch.max_logit_rows);
-  CHECK(logits.rows == static_cast<int>(batch.logit_rows.size()) && logits.cols == spec.vocab);
-
   Pass pass{backend, spec, batch, pool, scratch};
-  scratch.experts_touched = 0;
   const Rows x = pass.piece(scratch.x, spec.d_model);
   const Rows h = pass.piece(scratch.h, spec.d_model);
-  backend.embed(batch.tokens, weights.embedding, x);
+  backend.embed(batch, weights.embedding, x);
   if (spec.embedding_scale != 1.0F) backend.scale(x, spec.embedding_scale);
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& layer = spec.layers[i];
@@ -176,12 +153,41 @@ void forward(Backend& backend, const Model& model, const Batch& batch, const KvP
     }
   }
   const Rows last(scratch.last, logits.rows, spec.d_model);
-  for (int r = 0; r < last.rows; ++r)
-    std::copy_n(x.row(batch.logit_rows[static_cast<std::size_t>(r)]), spec.d_model, last.row(r));
+  backend.gather(x, batch, last);
   pass.norm(last, weights.final_norm, weights.final_norm_bias, last);
   backend.linear(last, weights.head, weights.head_bias, false, logits);
   if (spec.logit_scale != 1.0F) backend.scale(logits, spec.logit_scale);
-  if (batch.rows() >= scratch.dispatch.tokens) scratch.dispatch = {pass.dispatch_seconds, batch.rows()};
+}
+
+}  // namespace
+
+void forward(Backend& backend, const Model& model, const Batch& batch, const KvPool& pool, Scratch& scratch,
+             Rows logits) {
+  CHECK(batch.rows() <= scratch.max_rows);
+  CHECK(logits.rows == static_cast<int>(batch.logit_rows.size()) && logits.cols == model.spec.vocab);
+  CHECK(logits.rows <= scratch.max_logit_rows);
+  backend.begin(batch);
+  const auto rows = static_cast<std::size_t>(batch.rows());
+  // As many sequences as rows is a row each, and as many logits is all of them.
+  const bool decode = batch.sequences.size() == rows && batch.logit_rows.size() == rows;
+  if (decode && rows >= 1 && rows <= scratch.captured.size()) {
+    backend.replay(*scratch.captured[rows - 1]);
+  } else {
+    enqueue(backend, model, batch, pool, scratch, logits);
+  }
+}
+
+void capture_decode(Backend& backend, const Model& model, const KvPool& pool, Scratch& scratch, Rows logits) {
+  std::vector<std::int32_t> numbers;  // none of them matters to what is captured
+  std::vector<SequenceRows> sequences;
+  for (int n = 1; n <= logits.rows; ++n) {
+    numbers.push_back(0);
+    sequences.push_back({n - 1, 1, 0, {}});
+    const Batch batch{numbers, numbers, sequences, numbers};
+    auto step = backend.capture([&] { enqueue(backend, model, batch, pool, scratch, logits.slice(0, n)); });
+    if (step == nullptr) return;
+    scratch.captured.push_back(std::move(step));
+  }
 }
 
 }  // namespace colibri

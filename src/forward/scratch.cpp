@@ -3,7 +3,6 @@
 #include "forward/scratch.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace colibri {
 
@@ -27,12 +26,11 @@ Widths widths(const ShortConvSpec& conv) { return {3 * conv.channels, conv.chann
 
 }  // namespace
 
-Result<Scratch> Scratch::create(const ModelSpec& spec, int max_rows, int max_logit_rows) {
+Result<Scratch> Scratch::create(const ModelSpec& spec, int max_rows, int max_logit_rows, Backend& backend) {
   int projected = 0;
   int mixed = 0;
   int ffn = 0;
   int top_k = 0;
-  int experts = 0;
   for (const LayerSpec& layer : spec.layers) {
     const Widths needed = std::visit([](const auto& mixer) { return widths(mixer); }, layer.mixer);
     projected = std::max(projected, needed.projected);
@@ -41,7 +39,6 @@ Result<Scratch> Scratch::create(const ModelSpec& spec, int max_rows, int max_log
     if (const auto* moe = std::get_if<MoeFfn>(&layer.ffn)) {
       ffn = std::max(ffn, 2 * moe->shared_d_ff);
       top_k = std::max(top_k, moe->router.top_k);
-      experts = std::max(experts, moe->router.n_experts);
     }
   }
   Scratch scratch;
@@ -52,6 +49,7 @@ Result<Scratch> Scratch::create(const ModelSpec& spec, int max_rows, int max_log
     int rows;
     int cols;
   };
+  float* ids = nullptr;
   const Piece pieces[] = {{&scratch.x, max_rows, spec.d_model},
                           {&scratch.h, max_rows, spec.d_model},
                           {&scratch.projected, max_rows, projected},
@@ -59,24 +57,23 @@ Result<Scratch> Scratch::create(const ModelSpec& spec, int max_rows, int max_log
                           {&scratch.ffn, max_rows, ffn},
                           {&scratch.shared, max_rows, spec.d_model},
                           {&scratch.gate, max_rows, 1},
-                          {&scratch.last, max_logit_rows, spec.d_model}};
+                          {&scratch.last, max_logit_rows, spec.d_model},
+                          {&scratch.expert_weights, max_rows, top_k},
+                          {&ids, max_rows, top_k}};
   const auto bytes = [](const Piece& piece) {
     return round_up(static_cast<std::size_t>(piece.rows) * static_cast<std::size_t>(piece.cols) * sizeof(float), 64);
   };
   std::size_t total = 0;
   for (const Piece& piece : pieces) total += bytes(piece);
-  TRY(memory, Buffer::allocate(total, "activations"));
-  std::memset(memory.data(), 0, memory.size());  // resident now, so that the first step is as fast as the next
+  TRY(memory, backend.allocate(total, "activations"));
+  backend.zero(memory.data(), memory.size());  // resident now, so that the first step is as fast as the next
   scratch.memory = std::move(memory);
   std::byte* next = scratch.memory.data();
   for (const Piece& piece : pieces) {
     *piece.place = reinterpret_cast<float*>(next);
     next += bytes(piece);
   }
-  const std::size_t pairs = static_cast<std::size_t>(max_rows) * static_cast<std::size_t>(top_k);
-  scratch.expert_ids.resize(pairs);
-  scratch.expert_weights.resize(pairs);
-  scratch.expert_seen.resize(static_cast<std::size_t>(experts));
+  scratch.expert_ids = reinterpret_cast<std::int32_t*>(ids);
   return scratch;
 }
 

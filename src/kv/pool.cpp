@@ -41,9 +41,10 @@ std::size_t KvPool::bytes_needed(const ModelSpec& spec, const KvCapacity& capaci
                          [&](std::size_t sum, const KvGroupSpec& group) { return sum + group_bytes(group, capacity); });
 }
 
-Result<KvPool> KvPool::create(const ModelSpec& spec, const KvCapacity& capacity) {
+Result<KvPool> KvPool::create(const ModelSpec& spec, const KvCapacity& capacity, Backend& backend) {
   CHECK(capacity.sequences > 0 && capacity.context > 0 && capacity.max_chunk > 0);
   KvPool pool;
+  pool.backend_ = &backend;
   pool.views_.resize(spec.layers.size());
   pool.latents_.resize(spec.layers.size());
   pool.states_.resize(spec.layers.size());
@@ -54,7 +55,7 @@ Result<KvPool> KvPool::create(const ModelSpec& spec, const KvCapacity& capacity)
     group.layers = static_cast<int>(group_spec.layers.size());
     group.blocks = capacity.sequences * blocks_per_sequence(group_spec, capacity);
     group.block_floats = block_floats(group_spec);
-    TRY(memory, Buffer::allocate(group_bytes(group_spec, capacity), "KV pool"));
+    TRY(memory, backend.allocate(group_bytes(group_spec, capacity), "KV pool"));
     group.memory = std::move(memory);
     group.free.resize(static_cast<std::size_t>(group.blocks));
     std::iota(group.free.rbegin(), group.free.rend(), 0);
@@ -101,7 +102,7 @@ bool KvPool::reserve(KvSequence& sequence, int tokens) {
       sequence.tables[g].push_back(block);
       if (!group.state) continue;
       for (int layer = 0; layer < group.layers; ++layer)
-        std::fill_n(group.block(layer, block), group.block_floats, 0.0F);
+        backend_->zero(group.block(layer, block), group.block_floats * sizeof(float));
     }
   }
   sequence.tokens = std::max(sequence.tokens, tokens);
@@ -123,7 +124,7 @@ bool KvPool::copy(const KvSequence& from, KvSequence& to) {
       const std::int32_t source = block;
       block = group.take();
       for (int layer = 0; layer < group.layers; ++layer)
-        std::copy_n(group.block(layer, source), group.block_floats, group.block(layer, block));
+        backend_->copy(group.block(layer, block), group.block(layer, source), group.block_floats * sizeof(float));
     }
   }
   return true;

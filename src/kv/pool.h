@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/backend.h"
 #include "base/memory.h"
 #include "core/batch.h"
 #include "core/kv_view.h"
@@ -32,8 +33,9 @@ struct KvCapacity {
 
 class KvPool {
  public:
-  /// Allocates every group for `capacity`. Error 78 where the memory cannot be had.
-  static Result<KvPool> create(const ModelSpec& spec, const KvCapacity& capacity);
+  /// Allocates every group for `capacity` from the backend, which outlives the pool. Error 78 where the memory cannot
+  /// be had.
+  static Result<KvPool> create(const ModelSpec& spec, const KvCapacity& capacity, Backend& backend);
 
   /// Bytes that create() would map.
   static std::size_t bytes_needed(const ModelSpec& spec, const KvCapacity& capacity);
@@ -76,6 +78,7 @@ class KvPool {
     std::int32_t take();
   };
 
+  Backend* backend_ = nullptr;
   std::vector<Group> groups_;
   std::vector<KvView> views_;        // [layers]
   std::vector<LatentView> latents_;  // [layers]

@@ -59,7 +59,7 @@ class Binder {
                          first, nullptr, 0});
   }
   /// The same of a vector, nothing where `values` is empty.
-  void slice(const Stored& stored, std::int64_t stored_row, int count, std::vector<float>& values, int first,
+  void slice(const Stored& stored, std::int64_t stored_row, int count, std::span<float> values, int first,
              float plus = 0) {
     if (!values.empty())
       bindings_.push_back({stored.name, stored.shape, stored_row, count, 1, nullptr, 0, values.data() + first, plus});
@@ -70,15 +70,15 @@ class Binder {
     slice({join(name, ".weight"), {rows, whole.cols}}, 0, rows, whole, first_row);
   }
   void matrix(std::string_view name, const Matrix& whole) { rows(name, whole, 0, whole.rows); }
-  void vector(std::string name, std::vector<float>& values, float plus = 0) {
+  void vector(std::string name, std::span<float> values, float plus = 0) {
     const int count = static_cast<int>(values.size());
     slice({std::move(name), {count}}, 0, count, values, 0, plus);
   }
-  void norm(std::string_view name, std::vector<float>& values) {
+  void norm(std::string_view name, std::span<float> values) {
     vector(join(prefix_, name, ".weight"), values, names_.norm_plus);
   }
   /// A depthwise convolution, stored as [channels, 1, width].
-  void convolution(std::string name, std::vector<float>& values, int width) {
+  void convolution(std::string name, std::span<float> values, int width) {
     const int channels = static_cast<int>(values.size()) / width;
     bindings_.push_back({std::move(name), {channels, 1, width}, 0, channels, width, nullptr, 0, values.data(), 0});
   }

@@ -90,10 +90,10 @@ std::vector<Matrix> cut(const ModelWeights& weights) {
   return parts;
 }
 
-void ones(std::vector<float>& values) { std::fill(values.begin(), values.end(), 1.0F); }
+void ones(std::span<float> values) { std::fill(values.begin(), values.end(), 1.0F); }
 
 /// The mean over a window of `width`.
-void average(std::vector<float>& conv, std::size_t channels) {
+void average(std::span<float> conv, std::size_t channels) {
   std::fill(conv.begin(), conv.end(), static_cast<float>(channels) / static_cast<float>(conv.size()));
 }
 

@@ -8,7 +8,7 @@
 namespace colibri {
 namespace {
 
-constexpr std::size_t kMatrixAlignment = 64;
+constexpr std::size_t kAlignment = 64;
 
 /// Hands out places one after another. Integers, since the first walk has no memory to point into.
 class Arena {
@@ -16,18 +16,24 @@ class Arena {
   explicit Arena(const std::byte* start) : start_(reinterpret_cast<std::uintptr_t>(start)), next_(start_) {}
 
   Matrix matrix(int rows, int cols) {
-    const auto place = reinterpret_cast<const std::byte*>(next_);
-    next_ += round_up(matrix_bytes(rows, cols), kMatrixAlignment);
-    return {place, rows, cols};
+    return {reinterpret_cast<const std::byte*>(take(matrix_bytes(rows, cols))), rows, cols};
+  }
+  std::span<float> floats(int count) {
+    const auto size = static_cast<std::size_t>(count);
+    return {reinterpret_cast<float*>(take(size * sizeof(float))), size};
   }
   std::size_t used() const { return next_ - start_; }
 
  private:
+  std::uintptr_t take(std::size_t bytes) {
+    const std::uintptr_t place = next_;
+    next_ += round_up(bytes, kAlignment);
+    return place;
+  }
+
   std::uintptr_t start_;
   std::uintptr_t next_;
 };
-
-std::vector<float> floats(int count) { return std::vector<float>(static_cast<std::size_t>(count)); }
 
 AttentionWeights lay_out(const ModelSpec& spec, const AttentionSpec& attention, Arena& arena) {
   const int q = attention.q_cols();
@@ -35,13 +41,16 @@ AttentionWeights lay_out(const ModelSpec& spec, const AttentionSpec& attention, 
   AttentionWeights weights;
   weights.wqkv = arena.matrix(attention.projected(), spec.d_model);
   weights.wo = arena.matrix(spec.d_model, q);
-  if (attention.sinks) weights.sinks = floats(attention.n_heads);
-  if (attention.qkv_bias) weights.qkv_bias = floats(attention.projected());
-  if (attention.o_bias) weights.o_bias = floats(spec.d_model);
-  if (norms_each_head(attention.qk_norm)) weights.q_norm = weights.k_norm = floats(attention.head_dim);
+  if (attention.sinks) weights.sinks = arena.floats(attention.n_heads);
+  if (attention.qkv_bias) weights.qkv_bias = arena.floats(attention.projected());
+  if (attention.o_bias) weights.o_bias = arena.floats(spec.d_model);
+  if (norms_each_head(attention.qk_norm)) {
+    weights.q_norm = arena.floats(attention.head_dim);
+    weights.k_norm = arena.floats(attention.head_dim);
+  }
   if (attention.qk_norm == QkNorm::full) {
-    weights.q_norm = floats(q);
-    weights.k_norm = floats(kv);
+    weights.q_norm = arena.floats(q);
+    weights.k_norm = arena.floats(kv);
   }
   return weights;
 }
@@ -49,9 +58,10 @@ AttentionWeights lay_out(const ModelSpec& spec, const AttentionSpec& attention, 
 DeltaNetWeights lay_out(const ModelSpec& spec, const DeltaNetSpec& net, Arena& arena) {
   DeltaNetWeights weights;
   weights.in = arena.matrix(net.projected(), spec.d_model);
-  weights.conv = floats(net.conv_width * net.conv_cols());
-  weights.a_log = weights.dt_bias = floats(net.n_v_heads);
-  weights.norm = floats(net.v_dim);
+  weights.conv = arena.floats(net.conv_width * net.conv_cols());
+  weights.a_log = arena.floats(net.n_v_heads);
+  weights.dt_bias = arena.floats(net.n_v_heads);
+  weights.norm = arena.floats(net.v_dim);
   weights.out = arena.matrix(spec.d_model, net.value_cols());
   return weights;
 }
@@ -59,12 +69,12 @@ DeltaNetWeights lay_out(const ModelSpec& spec, const DeltaNetSpec& net, Arena& a
 ShortConvWeights lay_out(const ModelSpec& spec, const ShortConvSpec& conv, Arena& arena) {
   ShortConvWeights weights;
   weights.in = arena.matrix(3 * conv.channels, spec.d_model);
-  weights.conv = floats(conv.width * conv.channels);
+  weights.conv = arena.floats(conv.width * conv.channels);
   weights.out = arena.matrix(spec.d_model, conv.channels);
   if (conv.bias) {
-    weights.in_bias = floats(3 * conv.channels);
-    weights.conv_bias = floats(conv.channels);
-    weights.out_bias = floats(spec.d_model);
+    weights.in_bias = arena.floats(3 * conv.channels);
+    weights.conv_bias = arena.floats(conv.channels);
+    weights.out_bias = arena.floats(spec.d_model);
   }
   return weights;
 }
@@ -75,10 +85,10 @@ LatentAttentionWeights lay_out(const ModelSpec& spec, const LatentAttentionSpec&
   LatentAttentionWeights weights;
   weights.down = arena.matrix((q_latent ? attention.q_rank : queries) + attention.cached(), spec.d_model);
   if (q_latent) {
-    weights.q_norm = floats(attention.q_rank);
+    weights.q_norm = arena.floats(attention.q_rank);
     weights.q_up = arena.matrix(queries, attention.q_rank);
   }
-  weights.kv_norm = floats(attention.kv_rank);
+  weights.kv_norm = arena.floats(attention.kv_rank);
   for (int h = 0; h < attention.n_heads; ++h) {
     weights.k_up.push_back(arena.matrix(attention.kv_rank, attention.nope_dim));
     weights.v_up.push_back(arena.matrix(attention.v_dim, attention.kv_rank));
@@ -92,8 +102,8 @@ ExpertShape expert_shape(const ModelSpec& spec, const MoeFfn& ffn) { return {spe
 MoeWeights lay_out(const ModelSpec& spec, const MoeFfn& ffn, Arena& arena) {
   MoeWeights moe;
   moe.router = arena.matrix(ffn.router.n_experts, spec.d_model);
-  if (ffn.router.bias) moe.router_bias = floats(ffn.router.n_experts);
-  if (ffn.router.correction) moe.router_correction = floats(ffn.router.n_experts);
+  if (ffn.router.bias) moe.router_bias = arena.floats(ffn.router.n_experts);
+  if (ffn.router.correction) moe.router_correction = arena.floats(ffn.router.n_experts);
   moe.expert_shape = expert_shape(spec, ffn);
   if (ffn.shared_d_ff > 0) {
     moe.shared_gate_up = arena.matrix(2 * ffn.shared_d_ff, spec.d_model);
@@ -103,19 +113,40 @@ MoeWeights lay_out(const ModelSpec& spec, const MoeFfn& ffn, Arena& arena) {
   return moe;
 }
 
-/// Everything but the experts' records; returns the bytes from `start` on.
+std::size_t n_experts(const MoeWeights& moe) { return static_cast<std::size_t>(moe.router.rows); }
+
+std::size_t slab_bytes(const ModelSpec& spec, const LayerSpec& layer) {
+  const auto* moe = std::get_if<MoeFfn>(&layer.ffn);
+  if (moe == nullptr) return 0;
+  return expert_shape(spec, *moe).record_bytes() * static_cast<std::size_t>(moe->router.n_experts);
+}
+
+/// f(MoE layer, its slab) in order.
+template <class Weights, class F>
+void for_each_slab(Weights& weights, F f) {
+  auto slab = weights.expert_slabs.begin();
+  for (auto& layer : weights.layers)
+    if (auto* moe = std::get_if<MoeWeights>(&layer.ffn)) f(*moe, *slab++);
+}
+
+}  // namespace
+
 std::size_t lay_out_dense(const ModelSpec& spec, const std::byte* start, ModelWeights& weights) {
   Arena arena(start);
   weights.embedding = arena.matrix(spec.vocab, spec.d_model);
   weights.head = spec.tied_embeddings ? weights.embedding : arena.matrix(spec.vocab, spec.d_model);
-  weights.final_norm = floats(spec.d_model);
-  if (spec.norm == NormKind::layer) weights.final_norm_bias = floats(spec.d_model);
-  if (spec.head_bias) weights.head_bias = floats(spec.vocab);
+  weights.final_norm = arena.floats(spec.d_model);
+  if (spec.norm == NormKind::layer) weights.final_norm_bias = arena.floats(spec.d_model);
+  if (spec.head_bias) weights.head_bias = arena.floats(spec.vocab);
   weights.layers.clear();
   for (const LayerSpec& layer_spec : spec.layers) {
     LayerWeights layer;
-    layer.attn_norm = layer.ffn_norm = floats(spec.d_model);
-    if (spec.norm == NormKind::layer) layer.attn_norm_bias = layer.ffn_norm_bias = floats(spec.d_model);
+    layer.attn_norm = arena.floats(spec.d_model);
+    layer.ffn_norm = arena.floats(spec.d_model);
+    if (spec.norm == NormKind::layer) {
+      layer.attn_norm_bias = arena.floats(spec.d_model);
+      layer.ffn_norm_bias = arena.floats(spec.d_model);
+    }
     std::visit([&](const auto& mixer) { layer.mixer = lay_out(spec, mixer, arena); }, layer_spec.mixer);
     if (const auto* dense = std::get_if<DenseFfn>(&layer_spec.ffn)) {
       layer.ffn = DenseWeights{arena.matrix(2 * dense->d_ff, spec.d_model), arena.matrix(spec.d_model, dense->d_ff)};
@@ -126,14 +157,6 @@ std::size_t lay_out_dense(const ModelSpec& spec, const std::byte* start, ModelWe
   }
   return arena.used();
 }
-
-std::size_t slab_bytes(const ModelSpec& spec, const LayerSpec& layer) {
-  const auto* moe = std::get_if<MoeFfn>(&layer.ffn);
-  if (moe == nullptr) return 0;
-  return expert_shape(spec, *moe).record_bytes() * static_cast<std::size_t>(moe->router.n_experts);
-}
-
-}  // namespace
 
 std::size_t ModelWeights::bytes() const {
   std::size_t sum = dense.size();
@@ -158,6 +181,26 @@ Status check_budget(const ModelWeights& weights, std::size_t budget) {
                                  " are available (--ram-budget); use a smaller model or a machine with more memory"};
 }
 
+Result<Buffer> make_record_tables(const ModelWeights& weights) {
+  std::size_t count = 0;
+  for_each_slab(weights, [&](const MoeWeights& moe, const Buffer&) { count += n_experts(moe); });
+  TRY(tables, Buffer::allocate(count * sizeof(std::byte*), "the experts' table"));
+  auto* next = reinterpret_cast<const std::byte**>(tables.data());
+  for_each_slab(weights, [&](const MoeWeights& moe, const Buffer& slab) {
+    for (std::size_t e = 0; e < n_experts(moe); ++e) *next++ = slab.data() + e * moe.expert_shape.record_bytes();
+  });
+  return std::move(tables);
+}
+
+void set_record_tables(ModelWeights& weights, Buffer tables) {
+  auto* next = reinterpret_cast<const std::byte**>(tables.data());
+  for_each_slab(weights, [&](MoeWeights& moe, const Buffer&) {
+    moe.records = {next, n_experts(moe)};
+    next += n_experts(moe);
+  });
+  weights.record_tables = std::move(tables);
+}
+
 Result<ModelWeights> allocate_weights(const ModelSpec& spec) {
   ModelWeights weights;
   const std::size_t dense_bytes = lay_out_dense(spec, nullptr, weights);
@@ -165,13 +208,12 @@ Result<ModelWeights> allocate_weights(const ModelSpec& spec) {
   lay_out_dense(spec, dense.data(), weights);
   weights.dense = std::move(dense);
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-    auto* moe = std::get_if<MoeWeights>(&weights.layers[i].ffn);
-    if (moe == nullptr) continue;
+    if (!std::holds_alternative<MoeWeights>(weights.layers[i].ffn)) continue;
     TRY(slab, Buffer::allocate(slab_bytes(spec, spec.layers[i]), "the experts"));
-    const std::size_t record = moe->expert_shape.record_bytes();
-    for (std::size_t at = 0; at < slab.size(); at += record) moe->records.push_back(slab.data() + at);
     weights.expert_slabs.push_back(std::move(slab));
   }
+  TRY(tables, make_record_tables(weights));
+  set_record_tables(weights, std::move(tables));
   return weights;
 }
 

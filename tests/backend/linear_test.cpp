@@ -139,13 +139,15 @@ TEST(Linear, Speed) {
 TEST(Embed, CopiesRowsOfTheTable) {
   const Weights table = Weights::random(37, 9, 1);
   const std::vector<std::int32_t> tokens = {36, 0, 16, 15, 0};
+  Batch batch;
+  batch.tokens = tokens;
   for (const char* name : {"cpu", "reference"}) {
     Values out(5, 9, kNan);
-    backend(name, 2)->embed(tokens, table.matrix, out.view());
+    backend(name, 2)->embed(batch, table.matrix, out.view());
     for (int r = 0; r < 5; ++r) {
       for (int c = 0; c < 9; ++c) EXPECT_EQ(out.at(r, c), table.matrix.at(tokens[static_cast<std::size_t>(r)], c));
     }
-    backend(name, 2)->embed({}, table.matrix, Rows(nullptr, 0, 9));
+    backend(name, 2)->embed(Batch{}, table.matrix, Rows(nullptr, 0, 9));
   }
 }
 

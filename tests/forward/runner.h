@@ -25,10 +25,19 @@ class Runner {
       : model_(model),
         backend_(backend),
         pool_(*KvPool::create(model.spec,
-                              {.sequences = static_cast<int>(conversations), .context = 256, .max_chunk = 256})),
-        scratch_(*Scratch::create(model.spec, 512, 512)),
+                              {.sequences = static_cast<int>(conversations), .context = 256, .max_chunk = 256},
+                              backend)),
+        scratch_(*Scratch::create(model.spec, kRows, kRows, backend)),
+        logits_(*backend.allocate(static_cast<std::size_t>(kRows) * static_cast<std::size_t>(model.spec.vocab) *
+                                      sizeof(float),
+                                  "logits")),
         kv_(conversations),
-        positions_(conversations) {}
+        positions_(conversations) {
+    const int sequences = static_cast<int>(conversations);
+    EXPECT_TRUE(
+        backend.prepare(model.spec, {.rows = kRows, .sequences = sequences, .logit_rows = kRows, .context = 256}).ok());
+    capture_decode(backend, model, pool_, scratch_, logits_of(sequences));
+  }
 
   /// One step: the next tokens of each conversation; returns the logits of every row of each.
   std::vector<std::vector<float>> run(const std::vector<Ids>& next) {
@@ -51,13 +60,12 @@ class Runner {
       }
     }
     const auto vocab = static_cast<std::size_t>(model_.spec.vocab);
-    std::vector<float> logits(tokens.size() * vocab);
-    forward(backend_, model_, {tokens, positions, sequences, rows}, pool_, scratch_,
-            Rows(logits.data(), static_cast<int>(tokens.size()), model_.spec.vocab));
+    const Rows logits = logits_of(static_cast<int>(tokens.size()));
+    forward(backend_, model_, {tokens, positions, sequences, rows}, pool_, scratch_, logits);
     std::vector<std::vector<float>> each(next.size());
-    auto from = logits.begin();
+    const float* from = backend_.finish(logits).data;
     for (std::size_t i = 0; i < next.size(); ++i) {
-      const auto to = from + static_cast<std::ptrdiff_t>(next[i].size() * vocab);
+      const float* to = from + next[i].size() * vocab;
       each[i].assign(from, to);
       from = to;
     }
@@ -65,10 +73,15 @@ class Runner {
   }
 
  private:
+  static constexpr int kRows = 512;
+
+  Rows logits_of(int rows) const { return {reinterpret_cast<float*>(logits_.data()), rows, model_.spec.vocab}; }
+
   const Model& model_;
   Backend& backend_;
   KvPool pool_;
   Scratch scratch_;
+  Buffer logits_;
   std::vector<KvSequence> kv_;
   std::vector<int> positions_;
 };

@@ -19,6 +19,7 @@ ModelSpec three_group_spec() {
   return spec;
 }
 
+const std::unique_ptr<Backend> kBackend = std::move(*make_backend("reference", 1));
 constexpr KvCapacity kCapacity{.sequences = 3, .context = 100, .max_chunk = 16};
 
 void expect_every_block_once(const KvPool& pool, std::span<const KvSequence> sequences) {
@@ -40,7 +41,7 @@ void expect_every_block_once(const KvPool& pool, std::span<const KvSequence> seq
 }
 
 TEST(KvPool, HoldsFullContextForEverySequence) {
-  auto pool = KvPool::create(three_group_spec(), kCapacity);
+  auto pool = KvPool::create(three_group_spec(), kCapacity, *kBackend);
   ASSERT_TRUE(pool.ok());
   EXPECT_EQ(pool->blocks(0), 3 * 7);  // ceil(100 / 16)
   EXPECT_EQ(pool->blocks(1), 3 * 4);  // ceil((20 + 16) / 16) + 1
@@ -64,7 +65,7 @@ TEST(KvPool, HoldsFullContextForEverySequence) {
 }
 
 TEST(KvPool, WindowKeepsWhatTheNextPositionSees) {
-  auto pool = KvPool::create(three_group_spec(), kCapacity);
+  auto pool = KvPool::create(three_group_spec(), kCapacity, *kBackend);
   ASSERT_TRUE(pool.ok());
   KvSequence sequence;
   ASSERT_TRUE(pool->reserve(sequence, 36));
@@ -77,7 +78,7 @@ TEST(KvPool, WindowKeepsWhatTheNextPositionSees) {
 }
 
 TEST(KvPool, LayersDoNotOverlap) {
-  auto pool = KvPool::create(three_group_spec(), kCapacity);
+  auto pool = KvPool::create(three_group_spec(), kCapacity, *kBackend);
   ASSERT_TRUE(pool.ok());
   for (int layer : {3, 4})
     for (int slot = 0; slot < pool->blocks(2); ++slot)
@@ -103,7 +104,7 @@ TEST(KvPool, ALatentGroupHoldsItsValuesOnceAToken) {
   ModelSpec spec;
   spec.layers.resize(2);
   spec.kv_groups = {{.layers = {0, 1}, .latent_dim = 40}};
-  auto pool = KvPool::create(spec, kCapacity);
+  auto pool = KvPool::create(spec, kCapacity, *kBackend);
   ASSERT_TRUE(pool.ok());
   EXPECT_EQ(pool->bytes(), std::size_t{2 * 3 * 7 * 16 * 40} * sizeof(float));
   for (int layer = 0; layer < 2; ++layer) {
@@ -118,7 +119,7 @@ TEST(KvPool, ALatentGroupHoldsItsValuesOnceAToken) {
 }
 
 TEST(KvPool, ASequenceBeginsWithZeroState) {
-  auto pool = KvPool::create(three_group_spec(), kCapacity);
+  auto pool = KvPool::create(three_group_spec(), kCapacity, *kBackend);
   ASSERT_TRUE(pool.ok());
   KvSequence sequence;
   for (int round = 0; round < 4; ++round) {
@@ -139,7 +140,7 @@ TEST(KvPool, ASequenceBeginsWithZeroState) {
 }
 
 TEST(KvPool, ACopyHoldsTheSameAndNothingInCommon) {
-  auto pool = KvPool::create(three_group_spec(), kCapacity);
+  auto pool = KvPool::create(three_group_spec(), kCapacity, *kBackend);
   ASSERT_TRUE(pool.ok());
   std::vector<KvSequence> sequences(3);
   ASSERT_TRUE(pool->reserve(sequences[0], 40));
@@ -177,7 +178,7 @@ TEST(KvPool, ACopyHoldsTheSameAndNothingInCommon) {
 }
 
 TEST(KvPool, RandomOperationsKeepTheAccounts) {
-  auto pool = KvPool::create(three_group_spec(), kCapacity);
+  auto pool = KvPool::create(three_group_spec(), kCapacity, *kBackend);
   ASSERT_TRUE(pool.ok());
   std::vector<KvSequence> sequences(6);
   std::mt19937 random(7);

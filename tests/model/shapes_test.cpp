@@ -89,8 +89,8 @@ TEST(RandomWeights, KeepActivationsInSizeAndPaddingZero) {
   for (int r = 321; r < 336; ++r)
     for (int c = 0; c < 64; ++c) EXPECT_EQ(weights.head.at(r, c), 0.0F);
   for (int r = 1; r < 16; ++r) EXPECT_EQ(moe.shared_gate.at(r, 5), 0.0F);
-  EXPECT_EQ(weights.final_norm, std::vector<float>(64, 1.0F));
-  EXPECT_EQ(attention.qkv_bias, std::vector<float>(128, 0.0F));
+  EXPECT_TRUE(std::ranges::equal(weights.final_norm, std::vector<float>(64, 1.0F)));
+  EXPECT_TRUE(std::ranges::equal(attention.qkv_bias, std::vector<float>(128, 0.0F)));
 }
 
 TEST(RandomWeights, ExpertsDiffer) {

@@ -3,7 +3,6 @@
 #include "backend/cpu/cpu.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
@@ -21,7 +20,6 @@ float* Scratch::floats(std::size_t count) {
 
 double CpuBackend::measure_flops() {
   constexpr int kRounds = 200'000;  // a few milliseconds
-  using Clock = std::chrono::steady_clock;
   double best = 0.0;
   for (int attempt = 0; attempt < 8; ++attempt) {  // the best counts: the machine may be shared
     std::vector<double> done(static_cast<std::size_t>(pool_.size()));
@@ -34,11 +32,11 @@ double CpuBackend::measure_flops() {
   return best;
 }
 
-void CpuBackend::embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) {
-  CHECK(static_cast<int>(tokens.size()) == out.rows && out.cols == table.cols);
+void CpuBackend::embed(const Batch& batch, const Matrix& table, Rows out) {
+  CHECK(batch.rows() == out.rows && out.cols == table.cols);
   for_rows(out.rows, static_cast<std::size_t>(table.cols), [&](int first, int last) {
     for (int r = first; r < last; ++r) {
-      const std::int32_t token = tokens[static_cast<std::size_t>(r)];
+      const std::int32_t token = batch.tokens[static_cast<std::size_t>(r)];
       CHECK(token >= 0 && token < table.rows);
       const std::uint16_t* pair = table.tile(token / kTileRows) + token % kTileRows * 2;
       float* to = out.row(r);
@@ -48,6 +46,12 @@ void CpuBackend::embed(std::span<const std::int32_t> tokens, const Matrix& table
       }
     }
   });
+}
+
+void CpuBackend::gather(ConstRows x, const Batch& batch, Rows out) {
+  CHECK(out.rows == static_cast<int>(batch.logit_rows.size()) && x.cols == out.cols);
+  for (int i = 0; i < out.rows; ++i)
+    std::copy_n(x.row(batch.logit_rows[static_cast<std::size_t>(i)]), out.cols, out.row(i));
 }
 
 void CpuBackend::norm_row(const float* x, std::span<const float> weight, float eps, float* out) const {

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <vector>
 
-#include "backend/backend.h"
 #include "backend/cpu/simd.h"
+#include "backend/host.h"
 #include "base/memory.h"
 #include "base/threads.h"
 
@@ -33,7 +33,7 @@ constexpr int pad_lanes(int n) { return ceil_div(n, kLanes) * kLanes; }
 template <class RowOf>
 void pack_panel(RowOf row, int tokens, int cols, float* panel);
 
-class CpuBackend final : public Backend {
+class CpuBackend final : public HostBackend {
  public:
   explicit CpuBackend(int threads) : pool_(threads) {}
 
@@ -41,7 +41,8 @@ class CpuBackend final : public Backend {
   int threads() const override { return pool_.size(); }
   void adopt_thread() override { pool_.pin_caller(); }
   double measure_flops() override;
-  void embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) override;
+  void embed(const Batch& batch, const Matrix& table, Rows out) override;
+  void gather(ConstRows x, const Batch& batch, Rows out) override;
   void rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) override;
   void layer_norm(ConstRows x, std::span<const float> weight, std::span<const float> bias, float eps,
                   Rows out) override;

@@ -60,6 +60,7 @@ void CpuBackend::experts(ConstRows x, const Routing& routing, const ExpertTable&
   CHECK(routing.ids.size() == static_cast<std::size_t>(x.rows) * top_k && routing.weights.size() == routing.ids.size());
   if (x.rows == 0) return;
   dispatch(routing, static_cast<int>(table.records.size()));
+  counters_.experts_touched += static_cast<std::int64_t>(awake_.size());
 
   const auto x_padded = static_cast<std::size_t>(pad_lanes(d_model));
   const auto h_padded = static_cast<std::size_t>(pad_lanes(d_ff));

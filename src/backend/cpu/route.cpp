@@ -100,6 +100,7 @@ void CpuBackend::choose(float* scores, float* spare, const RouterView& router, c
 }
 
 void CpuBackend::route(ConstRows x, const RouterView& router, const RouterSpec& spec, const Routing& routing) {
+  const auto start = Clock::now();
   const int n = spec.n_experts;
   const auto k = static_cast<std::size_t>(spec.top_k);
   CHECK(router.matrix.rows == n && spec.top_k >= 1 && spec.top_k <= std::min(n, kMaxTopK));
@@ -120,6 +121,7 @@ void CpuBackend::route(ConstRows x, const RouterView& router, const RouterSpec& 
              routing.weights.subspan(slot, k));
     }
   });
+  count_route(start);
 }
 
 }  // namespace colibri::cpu

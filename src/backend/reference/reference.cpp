@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "base/check.h"
@@ -82,13 +83,19 @@ std::int32_t block_of(const SequenceRows& sequence, const Spec& spec, int positi
 
 }  // namespace
 
-void ReferenceBackend::embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) {
-  CHECK(static_cast<int>(tokens.size()) == out.rows && out.cols == table.cols);
+void ReferenceBackend::embed(const Batch& batch, const Matrix& table, Rows out) {
+  CHECK(batch.rows() == out.rows && out.cols == table.cols);
   for (int r = 0; r < out.rows; ++r) {
-    const std::int32_t token = tokens[static_cast<std::size_t>(r)];
+    const std::int32_t token = batch.tokens[static_cast<std::size_t>(r)];
     CHECK(token >= 0 && token < table.rows);
     for (int k = 0; k < out.cols; ++k) out.row(r)[k] = table.at(token, k);
   }
+}
+
+void ReferenceBackend::gather(ConstRows x, const Batch& batch, Rows out) {
+  CHECK(out.rows == static_cast<int>(batch.logit_rows.size()) && x.cols == out.cols);
+  for (int i = 0; i < out.rows; ++i)
+    for (int k = 0; k < out.cols; ++k) out.row(i)[k] = x.row(batch.logit_rows[static_cast<std::size_t>(i)])[k];
 }
 
 void ReferenceBackend::rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) {
@@ -324,6 +331,8 @@ void ReferenceBackend::add_gated(ConstRows y, ConstRows gate, Rows out) {
 }
 
 void ReferenceBackend::experts(ConstRows x, const Routing& routing, const ExpertTable& table, Rows out) {
+  counters_.experts_touched +=
+      static_cast<std::int64_t>(std::set<std::int32_t>(routing.ids.begin(), routing.ids.end()).size());
   std::vector<float> hidden(static_cast<std::size_t>(table.shape.d_ff));
   for (int r = 0; r < x.rows; ++r) {
     std::vector<double> sum(static_cast<std::size_t>(table.shape.d_model), 0.0);

@@ -3,17 +3,18 @@
 // Invariant: nothing here is shared with another backend but the views of core/.
 #pragma once
 
-#include "backend/backend.h"
+#include "backend/host.h"
 
 namespace colibri {
 
-class ReferenceBackend final : public Backend {
+class ReferenceBackend final : public HostBackend {
  public:
   std::string_view name() const override { return "reference"; }
   int threads() const override { return 1; }
   void adopt_thread() override {}
   double measure_flops() override { return 0.0; }
-  void embed(std::span<const std::int32_t> tokens, const Matrix& table, Rows out) override;
+  void embed(const Batch& batch, const Matrix& table, Rows out) override;
+  void gather(ConstRows x, const Batch& batch, Rows out) override;
   void rms_norm(ConstRows x, std::span<const float> weight, float eps, Rows out) override;
   void layer_norm(ConstRows x, std::span<const float> weight, std::span<const float> bias, float eps,
                   Rows out) override;

@@ -81,6 +81,7 @@ std::pair<std::size_t, double> mix_sparsely(const Scores& logits, double jitter)
 }  // namespace
 
 void ReferenceBackend::route(ConstRows x, const RouterView& router, const RouterSpec& spec, const Routing& routing) {
+  const auto start = Clock::now();
   const auto k = static_cast<std::size_t>(spec.top_k);
   CHECK(router.matrix.rows == spec.n_experts && k >= 1 && spec.top_k <= spec.n_experts && routing.top_k == spec.top_k);
   for (int r = 0; r < x.rows; ++r) {
@@ -110,6 +111,7 @@ void ReferenceBackend::route(ConstRows x, const RouterView& router, const Router
       weights[i] = static_cast<float>(scores[order[i]] / divisor * spec.scale);
     }
   }
+  count_route(start);
 }
 
 }  // namespace colibri

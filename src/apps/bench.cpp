@@ -10,10 +10,11 @@
 #include "apps/forced_routing.h"
 #include "apps/session.h"
 #include "apps/version.h"
-#include "base/machine.h"
 #include "base/sha256.h"
 #include "base/threads.h"
 #include "engine/philox.h"
+#include "engine/self_check.h"
+#include "forward/place.h"
 #include "model/locate.h"
 #include "model/shapes.h"
 #include "model/size.h"
@@ -204,15 +205,17 @@ Result<double> zipf_exponent(const std::string& router) {
   return exponent;
 }
 
-Result<Model> open_model(const BenchOptions& options) {
+Result<Model> open_model(const BenchOptions& options, Backend& backend) {
   LoadOptions limits;
   limits.ram_budget = options.common.ram_budget;
   if (options.model) {
     TRY(directory, locate_model(*options.model));
-    return load_model(directory, limits);
+    TRY(model, load_model(directory, limits));
+    TRY_STATUS(place_weights(backend, model));
+    return std::move(model);
   }
   TRY(spec, synthetic_shape(*options.synthetic, options.layers, options.vocab));
-  return random_weights(spec, 1, limits);
+  return place_random_weights(backend, spec, 1, limits);
 }
 
 }  // namespace
@@ -222,7 +225,10 @@ Status bench_command(const BenchOptions& options) {
   if (options.model && (options.layers != 0 || options.vocab != 0))
     return Error{Exit::usage, "--layers and --vocab: cut synthetic shapes alone"};
   TRY(backend, make_backend(options.common.device, options.common.threads));
-  TRY(model, open_model(options));
+  if (exponent > 0.0 && !backend->on_host())
+    return Error{Exit::usage, "--router: zipf chooses experts on the host; use --device cpu"};
+  if (!backend->on_host()) TRY_STATUS(self_check(*backend));
+  TRY(model, open_model(options, *backend));
   if (options.prompt + options.gen > model.spec.context)
     return data_error("--prompt and --gen: " + std::to_string(options.prompt + options.gen) +
                       " tokens exceed the model's context of " + std::to_string(model.spec.context));
@@ -233,17 +239,19 @@ Status bench_command(const BenchOptions& options) {
   Machine machine;
   machine.threads = backend->threads();
   const std::size_t held = model.weights.bytes();
-  TRY(bandwidth, measure_read_bandwidth(machine.threads, std::clamp(held, std::size_t{1} << 22, std::size_t{1} << 30)));
+  TRY(bandwidth, backend->measure_read_bandwidth(std::clamp(held, std::size_t{1} << 22, std::size_t{1} << 30)));
   machine.read_bandwidth = bandwidth;
   backend->adopt_thread();  // the bandwidth probe starts threads, which would inherit the core
   machine.fp32_flops = backend->measure_flops();
 
+  const Device device = backend->device();
   const std::string name = options.model ? *options.model : *options.synthetic;
   std::string command = "colibri bench " + (options.model ? *options.model : "--synthetic " + *options.synthetic);
   if (!options.json) {
-    std::printf("%s: %d threads of %s read %.1f GB/s (%.0f MB), fp32 %.0f GFLOP/s\n", name.c_str(), machine.threads,
-                cpu_name().c_str(), machine.read_bandwidth / 1e9, static_cast<double>(held) / 1e6,
-                machine.fp32_flops / 1e9);
+    const std::string on =
+        device.gpu.empty() ? std::to_string(machine.threads) + " threads of " + device.cpu : device.gpu;
+    std::printf("%s: %s read %.1f GB/s (%.0f MB), fp32 %.0f GFLOP/s\n", name.c_str(), on.c_str(),
+                machine.read_bandwidth / 1e9, static_cast<double>(held) / 1e6, machine.fp32_flops / 1e9);
     std::printf("batch   prefill/s   step p50   step p99    decode/s  ttft p50   MB/step     GB/s    of limit\n");
     std::printf("         tokens/s         ms         ms    tokens/s        ms\n");
   }
@@ -258,9 +266,9 @@ Status bench_command(const BenchOptions& options) {
         Json::Object{{"version", version()},
                      {"commit", commit()},
                      {"command", command},
-                     {"machine", Json::Object{{"gpu", nullptr},
-                                              {"driver", nullptr},
-                                              {"cpu", cpu_name()},
+                     {"machine", Json::Object{{"gpu", device.gpu.empty() ? Json() : Json(device.gpu)},
+                                              {"driver", device.driver.empty() ? Json() : Json(device.driver)},
+                                              {"cpu", device.cpu},
                                               {"cores", machine.threads},
                                               {"read_GBps", machine.read_bandwidth / 1e9},
                                               {"peaks", Json::Object{{"fp32_GFLOPs", machine.fp32_flops / 1e9}}}}},

@@ -19,6 +19,9 @@ class ZipfBackend : public Backend {
   std::string_view name() const override { return inner_.name(); }
   int threads() const override { return inner_.threads(); }
   void adopt_thread() override { inner_.adopt_thread(); }
+  bool on_host() const override { return inner_.on_host(); }
+  Device device() const override { return inner_.device(); }
+  Result<double> measure_read_bandwidth(std::size_t bytes) override { return inner_.measure_read_bandwidth(bytes); }
   double measure_flops() override { return inner_.measure_flops(); }
   Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) override {
     return inner_.allocate(bytes, purpose);
@@ -28,6 +31,7 @@ class ZipfBackend : public Backend {
   }
   void zero(void* to, std::size_t bytes) override { inner_.zero(to, bytes); }
   void copy(void* to, const void* from, std::size_t bytes) override { inner_.copy(to, from, bytes); }
+  void fill_random(const Matrix& matrix, std::uint64_t seed) override { inner_.fill_random(matrix, seed); }
   Status prepare(const ModelSpec& spec, const StepLimits& limits) override { return inner_.prepare(spec, limits); }
   void begin(const Batch& batch) override { inner_.begin(batch); }
   Rows finish(Rows rows) override { return inner_.finish(rows); }

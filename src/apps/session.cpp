@@ -9,6 +9,8 @@
 #include <iterator>
 
 #include "base/file.h"
+#include "engine/self_check.h"
+#include "forward/place.h"
 #include "model/weights.h"
 
 namespace colibri {
@@ -38,8 +40,10 @@ Result<Session> Session::open(const std::string& model, const CommonOptions& opt
   Session session;
   TRY(backend, make_backend(options.device, options.threads));
   session.backend = std::move(backend);
+  if (!session.backend->on_host()) TRY_STATUS(self_check(*session.backend));
   TRY(loaded, LoadedModel::load(model, options.ram_budget, need_text));
   session.loaded = std::make_unique<LoadedModel>(std::move(loaded));
+  TRY_STATUS(place_weights(*session.backend, session.loaded->model).at(model));
   session.backend->adopt_thread();
   TRY(engine,
       Engine::create(session.loaded->model, *session.backend, {.context = options.context, .max_batch = max_batch}));

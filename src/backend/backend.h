@@ -42,6 +42,12 @@ struct RouterView {
   std::span<const float> correction = {};  // [n_experts]
 };
 
+struct Device {
+  std::string cpu;
+  std::string gpu;     // empty: none
+  std::string driver;  // of the GPU
+};
+
 /// What a step did.
 struct StepCounters {
   std::int64_t experts_touched = 0;  // distinct experts, summed over the MoE layers
@@ -70,6 +76,13 @@ class Backend {
   virtual int threads() const = 0;
   /// The calling thread is the one that will run operations from now on: it gets its place among the backend's threads.
   virtual void adopt_thread() = 0;
+  /// Whether it works on host memory, with code that fits the machine. Else weights must be placed, and what it
+  /// computes should be checked before it is relied on.
+  virtual bool on_host() const = 0;
+  /// What it runs on.
+  virtual Device device() const = 0;
+  /// Bytes per second that it reads a block of about `bytes` at: the limit that steps are shown beside.
+  virtual Result<double> measure_read_bandwidth(std::size_t bytes) = 0;
   /// fp32 multiply-adds that all threads reach together on registers alone, in operations (2 each) per second: the
   /// limit that products are shown beside. Takes about 50 ms. 0 where it means nothing (reference).
   virtual double measure_flops() = 0;
@@ -80,6 +93,8 @@ class Backend {
   virtual Result<Buffer> place(Buffer host, std::string_view purpose) = 0;
   virtual void zero(void* to, std::size_t bytes) = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  /// Fills a matrix as core/random_bits.h says, the same on every backend.
+  virtual void fill_random(const Matrix& matrix, std::uint64_t seed) = 0;
 
   /// Takes what steps of this model within `limits` need beside their operands; steps allocate nothing afterwards.
   virtual Status prepare(const ModelSpec& spec, const StepLimits& limits) = 0;

@@ -5,6 +5,9 @@
 #include "backend/backend.h"
 #include "backend/cpu/cpu.h"
 #include "backend/reference/reference.h"
+#ifdef COLIBRI_CUDA
+#include "backend/cuda/cuda.h"
+#endif
 
 namespace colibri {
 namespace {
@@ -24,11 +27,21 @@ Result<std::unique_ptr<Backend>> make_cpu(int threads) {
 }
 
 Result<std::unique_ptr<Backend>> make_cuda(int) {
-  return Error{Exit::unavailable, "no usable GPU: this build has no CUDA backend; use --device cpu"};
+#ifdef COLIBRI_CUDA
+  return cuda::CudaBackend::create();
+#else
+  return Error{Exit::unavailable,
+               "no usable GPU: this build has no CUDA backend (cmake --preset cuda makes one); use --device cpu"};
+#endif
+}
+
+Result<std::unique_ptr<Backend>> make_auto(int threads) {
+  auto gpu = make_cuda(threads);
+  return gpu.ok() ? std::move(gpu) : make_cpu(threads);
 }
 
 constexpr std::array<Entry, 4> kBackends{
-    {{"auto", make_cpu}, {"cpu", make_cpu}, {"cuda", make_cuda}, {"reference", make_reference}}};
+    {{"auto", make_auto}, {"cpu", make_cpu}, {"cuda", make_cuda}, {"reference", make_reference}}};
 
 }  // namespace
 

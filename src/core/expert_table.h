@@ -20,15 +20,17 @@ struct ExpertShape {
   int d_ff = 0;
   bool biases = false;
 
-  std::size_t up_offset() const { return align(matrix_bytes(d_ff, d_model)); }
-  std::size_t down_offset() const { return 2 * up_offset(); }
-  std::size_t gate_up_bias_offset() const { return down_offset() + align(matrix_bytes(d_model, d_ff)); }
-  std::size_t down_bias_offset() const { return gate_up_bias_offset() + (biases ? align(float_bytes(2 * d_ff)) : 0); }
-  std::size_t record_bytes() const { return down_bias_offset() + (biases ? align(float_bytes(d_model)) : 0); }
+  constexpr std::size_t up_offset() const { return align(matrix_bytes(d_ff, d_model)); }
+  constexpr std::size_t down_offset() const { return 2 * up_offset(); }
+  constexpr std::size_t gate_up_bias_offset() const { return down_offset() + align(matrix_bytes(d_model, d_ff)); }
+  constexpr std::size_t down_bias_offset() const {
+    return gate_up_bias_offset() + (biases ? align(float_bytes(2 * d_ff)) : 0);
+  }
+  constexpr std::size_t record_bytes() const { return down_bias_offset() + (biases ? align(float_bytes(d_model)) : 0); }
 
  private:
-  static std::size_t float_bytes(int count) { return static_cast<std::size_t>(count) * sizeof(float); }
-  static std::size_t align(std::size_t bytes) {
+  static constexpr std::size_t float_bytes(int count) { return static_cast<std::size_t>(count) * sizeof(float); }
+  static constexpr std::size_t align(std::size_t bytes) {
     return (bytes + kRecordAlignment - 1) / kRecordAlignment * kRecordAlignment;
   }
 };

@@ -9,6 +9,7 @@
 #include "engine/answer.h"
 #include "engine/engine.h"
 #include "engine/loaded_model.h"
+#include "forward/place.h"
 
 namespace colibri {
 namespace {
@@ -25,10 +26,11 @@ std::vector<std::int32_t> ids_of(const Json& array) {
 class Golden : public testing::TestWithParam<const char*> {};
 
 TEST_P(Golden, EveryConversation) {
-  const auto loaded = LoadedModel::load(COLIBRI_SOURCE_DIR "/models/colibri-tiny", 0, true);
+  auto loaded = LoadedModel::load(COLIBRI_SOURCE_DIR "/models/colibri-tiny", 0, true);
   ASSERT_TRUE(loaded.ok()) << loaded.error().message;
   auto backend = make_backend(GetParam(), 2);
   ASSERT_TRUE(backend.ok());
+  ASSERT_TRUE(place_weights(**backend, loaded->model).ok());
   auto engine = Engine::create(loaded->model, **backend, {});
   ASSERT_TRUE(engine.ok());
   const Json cases = *parse_json(*read_file(COLIBRI_SOURCE_DIR "/tests/golden/chat_cases.json", 1 << 22));
@@ -72,7 +74,14 @@ TEST_P(Golden, EveryConversation) {
   EXPECT_LE(ties, 2U) << "only 2 of the 48 stored cases have a tie";
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Golden, testing::Values("cpu", "reference"),
+/// With cuda where there is a GPU.
+std::vector<const char*> devices() {
+  std::vector<const char*> names = {"cpu", "reference"};
+  if (make_backend("cuda", 0).ok()) names.push_back("cuda");
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Golden, testing::ValuesIn(devices()),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

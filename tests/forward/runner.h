@@ -24,13 +24,11 @@ class Runner {
   Runner(const Model& model, Backend& backend, std::size_t conversations = 1)
       : model_(model),
         backend_(backend),
-        pool_(*KvPool::create(model.spec,
-                              {.sequences = static_cast<int>(conversations), .context = 256, .max_chunk = 256},
-                              backend)),
+        pool_(*KvPool::create(
+            model.spec, {.sequences = static_cast<int>(conversations), .context = 256, .max_chunk = 256}, backend)),
         scratch_(*Scratch::create(model.spec, kRows, kRows, backend)),
-        logits_(*backend.allocate(static_cast<std::size_t>(kRows) * static_cast<std::size_t>(model.spec.vocab) *
-                                      sizeof(float),
-                                  "logits")),
+        logits_(*backend.allocate(
+            static_cast<std::size_t>(kRows) * static_cast<std::size_t>(model.spec.vocab) * sizeof(float), "logits")),
         kv_(conversations),
         positions_(conversations) {
     const int sequences = static_cast<int>(conversations);

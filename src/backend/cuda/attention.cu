@@ -34,7 +34,7 @@ struct HeadCache {
     if (key < from || key >= to) return;
     const float* at = keys(blocks[key / kBlockTokens], head) + key % kBlockTokens;
     float sums[H] = {};
-#pragma unroll 8
+#pragma unroll 32
     for (int d = 0; d < dim; ++d) {
       const float value = at[d * kBlockTokens];
 #pragma unroll
@@ -190,15 +190,24 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
     float values[H][V] = {};
-#pragma unroll 4
-    for (int key = from; key < to; ++key) {
-      const float* value = cache.value(blocks[key / kBlockTokens], head, key % kBlockTokens);
+    for (int block = from / kBlockTokens; block * kBlockTokens < to; ++block) {
+      const auto add = [&](int slot) {
+        const float* value = cache.value(blocks[block], head, slot);
 #pragma unroll
-      for (int i = 0; i < V; ++i) {
-        const int d = static_cast<int>(threadIdx.x) + i * kThreads;
-        const float item = d < spec.value_dim ? value[d] : 0.0F;
+        for (int i = 0; i < V; ++i) {
+          const int d = static_cast<int>(threadIdx.x) + i * kThreads;
+          const float item = d < spec.value_dim ? value[d] : 0.0F;
 #pragma unroll
-        for (int h = 0; h < H; ++h) values[h][i] = fmaf(scores[h][key], item, values[h][i]);
+          for (int h = 0; h < H; ++h) values[h][i] = fmaf(scores[h][block * kBlockTokens + slot], item, values[h][i]);
+        }
+      };
+      const int first_slot = max(from - block * kBlockTokens, 0);
+      const int last_slot = min(to - block * kBlockTokens, kBlockTokens);
+      if (last_slot - first_slot == kBlockTokens) {
+#pragma unroll
+        for (int slot = 0; slot < kBlockTokens; ++slot) add(slot);  // so that all loads are in flight together
+      } else {
+        for (int slot = first_slot; slot < last_slot; ++slot) add(slot);
       }
     }
 #pragma unroll

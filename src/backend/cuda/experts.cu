@@ -121,7 +121,7 @@ __device__ float activate(const Gate& activation, float gate, float up) {
 
 template <int R>
 __global__ void __launch_bounds__(kProductThreads)
-    gate_up_kernel(ConstPlace x, bool aligned, int top_k, const std::byte* const* records, ExpertShape shape,
+    gate_up_kernel(ConstPlace x, bool is_paired, int top_k, const std::byte* const* records, ExpertShape shape,
                    Gate activation, Dispatch d) {
   __shared__ ProductShared<R> gate_parts;
   __shared__ ProductShared<R> up_parts;
@@ -132,9 +132,9 @@ __global__ void __launch_bounds__(kProductThreads)
   const float* rows[R];
   for (int r = 0; r < R; ++r) rows[r] = x.row(d.pairs[block.first + min(r, block.tokens - 1)] / top_k);
   const auto tile = static_cast<int>(blockIdx.y);
-  float gate = tile_product<R>(tile_of(record, cols, tile), cols, rows, block.tokens, aligned, gate_parts);
+  float gate = tile_product<R>(tile_of(record, cols, tile), cols, rows, block.tokens, is_paired, gate_parts);
   float up =
-      tile_product<R>(tile_of(record + shape.up_offset(), cols, tile), cols, rows, block.tokens, aligned, up_parts);
+      tile_product<R>(tile_of(record + shape.up_offset(), cols, tile), cols, rows, block.tokens, is_paired, up_parts);
   const int row = static_cast<int>(threadIdx.x) / kTileRows;
   const int i = tile * kTileRows + static_cast<int>(threadIdx.x) % kTileRows;
   if (threadIdx.x >= R * kTileRows || row >= block.tokens || i >= shape.d_ff) return;
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kProductThreads)
     rows[r] = d.hidden + static_cast<std::ptrdiff_t>(block.first + min(r, block.tokens - 1)) * d.hidden_stride;
   const auto tile = static_cast<int>(blockIdx.y);
   const float sum = tile_product<R>(tile_of(record + shape.down_offset(), shape.d_ff, tile), shape.d_ff, rows,
-                                    block.tokens, true, shared);
+                                    block.tokens, shape.d_ff % 2 == 0, shared);
   const int row = static_cast<int>(threadIdx.x) / kTileRows;
   const int i = tile * kTileRows + static_cast<int>(threadIdx.x) % kTileRows;
   if (threadIdx.x >= R * kTileRows || row >= block.tokens || i >= shape.d_model) return;
@@ -193,7 +193,7 @@ void CudaBackend::run_experts(ConstRows x, const Routing& routing, const ExpertT
   if (const auto* clamped = std::get_if<ClampedGate>(&table.activation)) gate = {true, clamped->alpha, clamped->limit};
   dispatch_kernel<<<1, kDispatchThreads, 0, stream_>>>(routing.ids.data(), n_experts, R, d, counters_);
   gate_up_kernel<R><<<dim3(d.most_blocks, ceil_div(shape.d_ff, kTileRows)), kProductThreads, 0, stream_>>>(
-      on_device(x), pairs_aligned(x), routing.top_k, table.records.data(), shape, gate, d);
+      on_device(x), paired(x), routing.top_k, table.records.data(), shape, gate, d);
   down_kernel<R><<<dim3(d.most_blocks, ceil_div(shape.d_model, kTileRows)), kProductThreads, 0, stream_>>>(
       table.records.data(), shape, d);
   combine_kernel<<<dim3(ceil_div(shape.d_model, kThreads), x.rows), kThreads, 0, stream_>>>(

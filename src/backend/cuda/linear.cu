@@ -9,15 +9,15 @@ namespace {
 
 template <int R>
 __global__ void __launch_bounds__(kProductThreads)
-    linear_kernel(ConstPlace x, int n, bool aligned, const std::byte* matrix, int outputs, int cols, const float* bias,
-                  bool accumulate, Place out, DeviceCounters* stamp) {
+    linear_kernel(ConstPlace x, int n, bool is_paired, const std::byte* matrix, int outputs, int cols,
+                  const float* bias, bool accumulate, Place out, DeviceCounters* stamp) {
   __shared__ ProductShared<R> shared;
   if (stamp != nullptr && blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) stamp->route_start_ns = now_ns();
   const int first = static_cast<int>(blockIdx.y) * R;
   const float* rows[R];
   for (int r = 0; r < R; ++r) rows[r] = x.row(first + r);
   const auto tile = static_cast<int>(blockIdx.x);
-  const float sum = tile_product<R>(tile_of(matrix, cols, tile), cols, rows, n - first, aligned, shared);
+  const float sum = tile_product<R>(tile_of(matrix, cols, tile), cols, rows, n - first, is_paired, shared);
   const int row = first + static_cast<int>(threadIdx.x) / kTileRows;
   const int output = tile * kTileRows + static_cast<int>(threadIdx.x) % kTileRows;
   if (threadIdx.x >= R * kTileRows || row >= n || output >= outputs) return;
@@ -53,7 +53,7 @@ void CudaBackend::product(ConstRows x, const Matrix& w, std::span<const float> b
   const float* bias_data = bias.empty() ? nullptr : bias.data();
   const auto launch = [&](auto kernel, int rows) {
     kernel<<<dim3(w.tiles(), ceil_div(x.rows, rows)), kProductThreads, 0, stream_>>>(
-        on_device(x), x.rows, pairs_aligned(x), w.data, w.rows, w.cols, bias_data, accumulate, on_device(out), stamp);
+        on_device(x), x.rows, paired(x), w.data, w.rows, w.cols, bias_data, accumulate, on_device(out), stamp);
   };
   if (x.rows == 1) {
     launch(linear_kernel<1>, 1);

@@ -32,7 +32,7 @@ struct Weight {
 
 /// What config.json says of its format. Each format reads what it knows.
 struct FormatSettings {
-  int bits = 0;
+  int bits = 0;                  // 4 | 8 where both occur
   std::vector<int> groups = {};  // sizes that occur, of inputs that share a scale; -1: all of them
   std::array<int, 2> block{};    // outputs and inputs that share a scale; 0: not in blocks
   int zeros_plus = 0;            // to be added to stored zeros

@@ -187,6 +187,9 @@ TEST_F(ChangedFormat, ScalesOfAnotherShapeAreRefused) {
   use("compressed_int4");
   reshape("self_attn.q_proj.weight_scale", {64, 4}, 2);  // groups of 16, which config.json does not have
   expect_error(load(), Exit::data, {"self_attn.q_proj.weight_scale", "[64, 4]", "[64, 2]"});
+  use("compressed_int4");
+  set("config_groups", json_of(R"({"all": {"weights": {"num_bits": 8, "group_size": 32, "symmetric": false}}})"));
+  expect_error(load(), Exit::data, {"self_attn.q_proj.weight_packed", "[64, 8]", "[64, 16]"});
   use("mxfp4");
   reshape("mlp.experts.down_proj_blocks", {3, 64, 1, 8}, 1);
   expect_error(load(), Exit::data, {"down_proj_blocks", "[3, 64, 1, 8]", "[3, 64, 1, 16]"});
@@ -204,6 +207,7 @@ TEST_F(ChangedFormat, MissingPartsAreNamed) {
       {"gptq", "self_attn.q_proj.g_idx"},
       {"awq", "self_attn.q_proj.scales"},
       {"compressed_int4", "self_attn.q_proj.weight_zero_point"},
+      {"compressed_int4", "self_attn.q_proj.weight_g_idx"},
       {"compressed_int8", "self_attn.q_proj.weight_scale"},
       {"modelopt", "mlp.experts.0.up_proj.weight_scale_2"},
   };
@@ -261,6 +265,9 @@ TEST_F(ChangedFormat, NumbersThatAreNotFiniteAreRefused) {
   use("compressed_nvfp4");
   at("self_attn.q_proj.weight_global_scale").bytes.assign(4, '\0');
   expect_error(load(), Exit::data, {"self_attn.q_proj.weight", "infinity"});
+  use("compressed_nvfp4");
+  at("self_attn.q_proj.weight_global_scale").bytes.assign({0, 0, '\x80', '\x7f'});  // dividing by it gives zeros
+  expect_error(load(), Exit::data, {"self_attn.q_proj.weight_global_scale", "infinity"});
 }
 
 TEST_F(ChangedFormat, WhatWouldChangeTheNumbersIsUnknown) {

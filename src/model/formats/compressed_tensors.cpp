@@ -22,8 +22,12 @@ void check_layout(ConfigReader& config) {
 void parse_weights(ConfigReader weights, FormatSettings& settings) {
   const int bits = weights.integer("num_bits", 1, 32);
   if (bits != 4 && bits != 8) weights.refuse("num_bits", "only 4 and 8 are supported");
+  settings.bits |= bits;
   settings.groups.push_back(weights.integer_or("group_size", -1, -1, kMaxGroup));
   settings.zeros = settings.zeros && !weights.flag_or("symmetric", true);
+  weights.expect("actorder", {"group", "dynamic", "weight", "static"});  // in pairs of the same meaning
+  const std::string order = weights.text_or("actorder", "");
+  settings.ordered = settings.ordered && (order == "group" || order == "dynamic");
   const std::vector<int> block = weights.integers("block_structure", 1, kMaxGroup);
   if (block.empty()) return;
   if (block.size() != 2) return weights.refuse("block_structure", "not a pair");
@@ -32,13 +36,14 @@ void parse_weights(ConfigReader weights, FormatSettings& settings) {
   settings.block = {block[0], block[1]};
 }
 
-/// pack-quantized. Bits and group are those that fit what is stored.
+/// pack-quantized. Bits and group are those of the settings that fit what is stored.
 Found find_packed(const FormatSettings& settings, const Weight& weight, const Checkpoint& checkpoint) {
   const std::int64_t rows = weight.rows();
   const std::int64_t cols = weight.cols();
   const TensorInfo& packed = *stored(checkpoint, weight.name + "_packed");
   const TensorInfo* scale = stored(checkpoint, weight.name + "_scale");
-  const int bits = !packed.shape.empty() && packed.shape.back() == ceil_div(cols, 4) ? 8 : 4;
+  const bool wide = !packed.shape.empty() && packed.shape.back() == ceil_div(cols, 4);
+  const int bits = settings.bits != (4 | 8) ? settings.bits : wide ? 8 : 4;
   const int per = 32 / bits;
   const auto fits = [&](int size) {
     const auto groups = count_groups(weight, size);
@@ -68,7 +73,7 @@ Found find_packed(const FormatSettings& settings, const Weight& weight, const Ch
                           .packs_rows = true};
   }
   const std::string order = weight.name + "_g_idx";
-  if (stored(checkpoint, order) != nullptr)
+  if (settings.ordered || stored(checkpoint, order) != nullptr)
     encoding.blocks = Grid{.name = order, .shape = {cols}, .types = kWordType, .cols = cols};
   return std::optional(std::move(encoding));
 }
@@ -76,7 +81,7 @@ Found find_packed(const FormatSettings& settings, const Weight& weight, const Ch
 }  // namespace
 
 FormatSettings parse_compressed_tensors(ConfigReader& config) {
-  FormatSettings settings{.zeros = true};
+  FormatSettings settings{.zeros = true, .ordered = true};
   check_layout(config);
   ConfigReader groups = config.object("config_groups");
   for (const std::string& name : groups.keys()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One loop for all formats: codes, scales and zeros of the rows are read into bytes and floats, then combined.
 #include <algorithm>
+#include <cmath>
 
 #include "core/half.h"
 #include "model/formats/encoding.h"
@@ -23,6 +24,9 @@ Status read_scales(const Encoding& encoding, std::int64_t first, int count, Deco
   if (encoding.factor) {
     TRY_STATUS(read_floats(*encoding.factor, 0, 1, buffers.raw, buffers.scales));
     factor = buffers.scales[0];
+    // Divided by, infinity would give zeros.
+    if (!std::isfinite(factor))
+      return data_error(encoding.factor->file->path() + ": tensor " + encoding.factor->name + " holds NaN or infinity");
   }
   TRY_STATUS(read_floats(encoding.scales, begin, end - begin, buffers.raw, buffers.scales));
   if (encoding.factor)

@@ -72,8 +72,11 @@ void scale_longrope(ConfigReader& scaling, ConfigReader& config, int& context, R
 }
 
 void scale_yarn(ConfigReader& scaling, int context, double theta, RopeSpec& rope) {
-  const int original = scaling.integer_or("original_max_position_embeddings", context, 1, kMaxOriginal);
-  const double factor = scaling.real_or("factor", static_cast<double>(context) / original, 1e-3, kMaxFactor);
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  const int original = scaling.integer_or(kOriginal, context, 1, kMaxOriginal);
+  const double factor = scaling.has(kOriginal)
+                            ? scaling.real_or("factor", static_cast<double>(context) / original, 1e-3, kMaxFactor)
+                            : scaling.real("factor", 1e-3, kMaxFactor);
   const double mscale = scaling.real_or("mscale", 0, 0, kMaxFactor);
   const double mscale_all_dim = scaling.real_or("mscale_all_dim", 0, 0, kMaxFactor);
   const bool both = mscale > 0 && mscale_all_dim > 0;
@@ -106,6 +109,8 @@ void scale_yarn(ConfigReader& scaling, int context, double theta, RopeSpec& rope
 
 RopeSpec parse_rope(ConfigReader& config, int head_dim, int& context, double default_theta) {
   ConfigReader scaling = config.object(config.has("rope_scaling") ? "rope_scaling" : "rope_parameters");
+  for (const char* kind : {"full_attention", "sliding_attention"})
+    if (scaling.has(kind)) scaling.refuse(kind, "rotations that differ by kind of layer are not supported");
   ConfigReader& theta_at = scaling.has("rope_theta") ? scaling : config;
   ConfigReader& part_at = scaling.has("partial_rotary_factor") ? scaling : config;
   // Above 1: yarn divides by its logarithm.

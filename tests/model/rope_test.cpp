@@ -53,6 +53,9 @@ TEST(Rope, RefusesWhatItCannotCompute) {
   refused(R"({"rope_scaling": {"type": "longrope", "original_max_position_embeddings": 64, "short_factor": [1, 2]}})",
           {"short_factor", "32"});
   refused(R"({"rope_parameters": {"rope_type": "dynamic"}})", {"rope_parameters", "factor", "missing"});
+  refused(R"({"rope_scaling": {"type": "yarn"}})", {"rope_scaling", "factor", "missing"});
+  refused(R"({"rope_theta": 1e6, "rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4.0}}})",
+          {"rope_parameters", "full_attention", "kind of layer"});
   refused(R"({"rope_theta": 0})", {"rope_theta"});
   refused(R"({"rope_theta": -5.0})", {"rope_theta"});
   refused(R"({"rope_theta": 1e300})", {"rope_theta"});

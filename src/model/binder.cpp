@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <span>
 #include <unordered_set>
 #include <utility>
@@ -288,10 +289,12 @@ struct Offenders {
 /// Whether a tensor belongs to a layer behind the last one.
 bool is_draft(std::string_view name, const ModelSpec& spec, const TensorNames& names) {
   if (!name.starts_with(names.layers)) return false;
+  name.remove_prefix(names.layers.size());
+  int layer = 0;
+  const auto [end, error] = std::from_chars(name.begin(), name.end(), layer);
+  if (error != std::errc() || end == name.end() || *end != '.') return false;
   const int first = static_cast<int>(spec.layers.size());
-  for (int i = first; i < first + spec.n_draft_layers; ++i)
-    if (name.substr(names.layers.size()).starts_with(std::to_string(i) + ".")) return true;
-  return false;
+  return layer >= first && layer < first + spec.n_draft_layers;
 }
 
 constexpr std::array<std::string_view, 3> kPlainTypes{"BF16", "F16", "F32"};

@@ -199,4 +199,19 @@ ConfigReader ConfigReader::object(std::string_view key) {
   return {value, place_ + ": " + std::string(key), said_};
 }
 
+std::vector<ConfigReader> ConfigReader::objects(std::string_view key) {
+  std::vector<ConfigReader> readers;
+  const Json* list = find(key);
+  if (list == nullptr) return readers;
+  if (!list->is_array()) {
+    refuse(key, shown(*list) + " is not a list");
+    return readers;
+  }
+  for (const Json& value : list->as_array()) {
+    if (!value.is_object()) refuse(key, shown(value) + " is not an object");
+    readers.push_back(ConfigReader(&value, place_ + ": " + std::string(key), said_));
+  }
+  return readers;
+}
+
 }  // namespace colibri

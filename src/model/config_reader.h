@@ -46,6 +46,8 @@ class ConfigReader {
 
   /// The member object, read with the same error; an empty one where it is absent.
   ConfigReader object(std::string_view key);
+  /// Those of a list, none where it is absent.
+  std::vector<ConfigReader> objects(std::string_view key);
 
   /// Records "<place>: <key>: <why>" unless there is an error already.
   void refuse(std::string_view key, std::string_view why);

@@ -128,6 +128,15 @@ TEST(Formats, SettingsThatCannotBeDecodedNameTheirKey) {
       {R"({"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-24-bitmask"},
            "config_groups": {"g": {"weights": {"num_bits": 8}}}})",
        {"sparsity_config"}},
+      {R"({"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 8}}}, "transform_config":
+           {"config_groups": {"R1": {"apply": [{"location": "weight_output"}, {"location": "weight_input"}]},
+                              "R4": {"apply": [{"location": "weight_input"}, {"location": "input"}]}}}})",
+       {"transform_config: config_groups: R4: apply", "location", "\"input\""}},
+      {R"({"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 8}}}, "transform_config":
+           {"config_groups": {"R1": {"apply": [7]}}}})",
+       {"apply", "not an object"}},
+      {R"({"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 8, "actorder": "x"}}}})",
+       {"actorder", "group"}},
       {R"({"quant_method": "compressed-tensors", "config_groups":
            {"a": {"weights": {"num_bits": 8, "block_structure": [128, 128]}},
             "b": {"weights": {"num_bits": 8, "block_structure": [64, 64]}}}})",
@@ -140,6 +149,13 @@ TEST(Formats, SettingsThatCannotBeDecodedNameTheirKey) {
     for (const std::string_view part : item.parts)
       EXPECT_NE(format.error().message.find(part), std::string::npos) << part << " not in: " << format.error().message;
   }
+}
+
+TEST(Formats, ConfigGroupsAreBounded) {
+  Json::Object groups;
+  for (int i = 0; i < 300; ++i) groups.emplace_back(std::to_string(i), json_of(R"({"weights": {"num_bits": 4}})"));
+  const Json config = Json::Object{{"quant_method", "compressed-tensors"}, {"config_groups", std::move(groups)}};
+  expect_error(WeightFormat::parse(config, "config.json"), Exit::data, {"config_groups", "256"});
 }
 
 /// A checkpoint whose tensors and settings a test changes.

@@ -36,6 +36,23 @@ void parse_weights(ConfigReader weights, FormatSettings& settings) {
   settings.block = {block[0], block[1]};
 }
 
+/// The members of config_groups, of which files have a handful.
+std::vector<ConfigReader> config_groups(ConfigReader config) {
+  constexpr std::size_t kMaxGroups = 256;
+  ConfigReader groups = config.object("config_groups");
+  std::vector<ConfigReader> members;
+  const std::vector<std::string> names = groups.keys();
+  if (names.size() > kMaxGroups) config.refuse("config_groups", "more than " + std::to_string(kMaxGroups));
+  for (std::size_t i = 0; i < std::min(names.size(), kMaxGroups); ++i) members.push_back(groups.object(names[i]));
+  return members;
+}
+
+/// Rotations that were multiplied into the weights are done; those of activations would be needed here.
+void check_transforms(ConfigReader transforms) {
+  for (ConfigReader& rotation : config_groups(transforms))
+    for (ConfigReader& place : rotation.objects("apply")) place.expect("location", {"weight_input", "weight_output"});
+}
+
 /// pack-quantized. Bits and group are those of the settings that fit what is stored.
 Found find_packed(const FormatSettings& settings, const Weight& weight, const Checkpoint& checkpoint) {
   const std::int64_t rows = weight.rows();
@@ -83,15 +100,14 @@ Found find_packed(const FormatSettings& settings, const Weight& weight, const Ch
 FormatSettings parse_compressed_tensors(ConfigReader& config) {
   FormatSettings settings{.zeros = true, .ordered = true};
   check_layout(config);
-  ConfigReader groups = config.object("config_groups");
-  for (const std::string& name : groups.keys()) {
-    ConfigReader group = groups.object(name);
+  for (ConfigReader& group : config_groups(config)) {
     check_layout(group);
     parse_weights(group.object("weights"), settings);
   }
   if (settings.groups.empty()) config.refuse("config_groups", "missing or empty");
   if (config.object("sparsity_config").text_or("format", "dense") != "dense")
     config.refuse("sparsity_config", "sparse weights are not supported");
+  check_transforms(config.object("transform_config"));
   return settings;
 }
 

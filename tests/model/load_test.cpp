@@ -354,5 +354,21 @@ TEST_F(Changed, ACutShardIsRefused) {
   expect_error(load_model(dir_.path()), Exit::data, {"model.safetensors", "tensor", "cut short"});
 }
 
+TEST(Load, TensorsOfDraftingLayersAreLeftOut) {
+  TempDir dir;
+  dir.copy_model(kConformance + "deepseek_v3");
+  RawTensors tensors = read_raw(dir / "model.safetensors");
+  const auto add = [&](const char* name) {
+    tensors[name] = {"BF16", {1}, std::string(2, '\0')};
+    dir.write("model.safetensors", write_raw(tensors));
+    return load_model(dir.path());
+  };
+  expect_ok(add("model.layers.3.eh_proj.weight"));
+  for (const char* name : {"model.layers.4.eh_proj.weight", "model.layers.-1.eh_proj.weight", "model.layers.3"}) {
+    expect_error(add(name), Exit::data, {"unknown tensor", name});
+    tensors.erase(name);
+  }
+}
+
 }  // namespace
 }  // namespace colibri

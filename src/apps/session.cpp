@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "engine/self_check.h"
 #include "forward/place.h"
+#include "model/rope.h"
 #include "model/weights.h"
 
 namespace colibri {
@@ -43,6 +44,7 @@ Result<Session> Session::open(const std::string& model, const CommonOptions& opt
   if (!session.backend->on_host()) TRY_STATUS(self_check(*session.backend));
   TRY(loaded, LoadedModel::load(model, options.ram_budget, need_text));
   session.loaded = std::make_unique<LoadedModel>(std::move(loaded));
+  lengthen(session.loaded->model.spec, options.context);
   TRY_STATUS(place_weights(*session.backend, session.loaded->model).at(model));
   session.backend->adopt_thread();
   TRY(engine,

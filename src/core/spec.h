@@ -22,6 +22,13 @@ inline constexpr int kMaxVocab = 1 << 24;
 /// Which values turn together: i and i + dim/2, or 2i and 2i + 1.
 enum class RopePairs : std::uint8_t { halves, neighbours };
 
+/// longrope's other rotations (arXiv 2402.13753), of all positions of a text that outgrows the model's usual context.
+struct LongRope {
+  int context = 0;              // that they hold for; 0: there are none
+  std::vector<float> inv_freq;  // as in RopeSpec
+  float scale = 1.0F;
+};
+
 /// Rotary embedding, ready to use: angle of pair i at position p is p * inv_freq[i]; cos and sin are scaled. Only the
 /// first `dim` values of a head turn.
 struct RopeSpec {
@@ -29,6 +36,7 @@ struct RopeSpec {
   std::vector<float> inv_freq;  // [dim / 2]
   float scale = 1.0F;           // attention factor of yarn
   RopePairs pairs = RopePairs::halves;
+  LongRope beyond;
 };
 
 enum class QkNorm : std::uint8_t {

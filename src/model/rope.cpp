@@ -54,21 +54,34 @@ void scale_llama3(ConfigReader& scaling, int context, std::vector<float>& freque
   }
 }
 
+/// Divides the frequencies by the factors under `key`.
+void divide(ConfigReader& scaling, const char* key, std::vector<float>& inv_freq) {
+  const std::vector<double> factors = scaling.reals(key, 1e-3, kMaxFactor);
+  if (factors.size() != inv_freq.size())
+    return scaling.refuse(key, "needs " + std::to_string(inv_freq.size()) + " numbers");
+  for (std::size_t i = 0; i < factors.size(); ++i) inv_freq[i] /= static_cast<float>(factors[i]);
+}
+
 void scale_longrope(ConfigReader& scaling, ConfigReader& config, int& context, RopeSpec& rope) {
   constexpr const char* kOriginal = "original_max_position_embeddings";
   const int original = (scaling.has(kOriginal) ? scaling : config).integer(kOriginal, 2, kMaxOriginal);
-  const std::vector<double> factors = scaling.reals("short_factor", 1e-3, kMaxFactor);
   const double factor = scaling.real_or("factor", static_cast<double>(context) / original, 1e-3, kMaxFactor);
   const double inferred = factor <= 1 ? 1.0 : std::sqrt(1 + std::log(factor) / std::log(original));
-  const char* scale_key = scaling.has("short_mscale") ? "short_mscale" : "attention_factor";
-  rope.scale = static_cast<float>(scaling.real_or(scale_key, inferred, 1e-3, kMaxFactor));
-  if (factors.size() != rope.inv_freq.size())
-    return scaling.refuse("short_factor", "needs " + std::to_string(rope.inv_freq.size()) + " numbers");
-  for (std::size_t i = 0; i < factors.size(); ++i) rope.inv_freq[i] /= static_cast<float>(factors[i]);
-  if (context <= original) return;
+  const auto scale = [&](const char* own) {
+    return static_cast<float>(scaling.real_or(scaling.has(own) ? own : "attention_factor", inferred, 1e-3, kMaxFactor));
+  };
+  rope.scale = scale("short_mscale");
+  rope.beyond = {context, rope.inv_freq, scale("long_mscale")};
+  divide(scaling, "short_factor", rope.inv_freq);
+  if (context <= original) {
+    rope.beyond = {};
+    return;
+  }
+  divide(scaling, "long_factor", rope.beyond.inv_freq);
   context = original;
   scaling.warn(kOriginal, "the context ends at " + std::to_string(original) +
-                              " tokens: longrope would turn the cached keys of a longer text again");
+                              " tokens: longrope would turn the cached keys of a longer text again; --context " +
+                              std::to_string(rope.beyond.context) + " turns all texts as long ones");
 }
 
 void scale_yarn(ConfigReader& scaling, int context, double theta, RopeSpec& rope) {
@@ -147,6 +160,22 @@ RopeSpec parse_rope(ConfigReader& config, int head_dim, int& context, double def
                                     "\" is not supported (default, dynamic, linear, llama3, longrope, yarn)");
   }
   return rope;
+}
+
+void lengthen(ModelSpec& spec, int context) {
+  if (context <= spec.context) return;
+  std::vector<RopeSpec*> ropes;
+  for (LayerSpec& layer : spec.layers) {
+    if (auto* attention = std::get_if<AttentionSpec>(&layer.mixer)) ropes.push_back(&attention->rope);
+    if (auto* latent = std::get_if<LatentAttentionSpec>(&layer.mixer)) ropes.push_back(&latent->rope);
+  }
+  const auto long_enough = [&](const RopeSpec* rope) { return rope->beyond.context >= context; };
+  if (ropes.empty() || !std::all_of(ropes.begin(), ropes.end(), long_enough)) return;
+  for (RopeSpec* rope : ropes) {
+    rope->inv_freq = rope->beyond.inv_freq;
+    rope->scale = rope->beyond.scale;
+  }
+  spec.context = ropes.front()->beyond.context;
 }
 
 double parse_score_factor(ConfigReader& config) {

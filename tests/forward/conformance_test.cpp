@@ -17,6 +17,7 @@
 #include "forward/place.h"
 #include "forward/runner.h"
 #include "model/model.h"
+#include "model/rope.h"
 #include "model/safetensors.h"
 
 namespace colibri {
@@ -128,6 +129,21 @@ TEST_P(Conformance, TheSameInStepsAndSideBySide) {
   const auto both = in_chunks(model_, *backend_, {prompt, prompts_.at("long")}, {5, 16});
   EXPECT_EQ(both[0], whole) << "beside another";
   EXPECT_LE(relative_error(both[1], expected_.logits.at("long")), kRelativeError);
+}
+
+TEST(LongText, TurnsAsLongropeSays) {
+  const Json text = *parse_json(*read_file(COLIBRI_SOURCE_DIR "/tests/conformance/long_text.json", 1 << 20));
+  auto model = load_model(kData + text.find("family")->as_string());
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  ASSERT_EQ(model->spec.context, 256);
+  lengthen(model->spec, 300);
+  ASSERT_EQ(model->spec.context, 512);
+  Ids ids;
+  for (const Json& id : text.find("ids")->as_array()) ids.push_back(static_cast<std::int32_t>(id.as_int()));
+  std::vector<float> wanted;
+  for (const Json& logit : text.find("logits")->as_array()) wanted.push_back(static_cast<float>(logit.as_double()));
+  const auto backend = make_backend("cpu", 2);
+  EXPECT_LE(relative_error(Runner(*model, **backend).run({ids})[0], wanted), kRelativeError);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Conformance,

@@ -25,7 +25,7 @@ class Runner {
       : model_(model),
         backend_(backend),
         pool_(*KvPool::create(
-            model.spec, {.sequences = static_cast<int>(conversations), .context = 256, .max_chunk = 256}, backend)),
+            model.spec, {.sequences = static_cast<int>(conversations), .context = kRows, .max_chunk = kRows}, backend)),
         scratch_(*Scratch::create(model.spec, kRows, kRows, backend)),
         logits_(*backend.allocate(
             static_cast<std::size_t>(kRows) * static_cast<std::size_t>(model.spec.vocab) * sizeof(float), "logits")),
@@ -33,7 +33,8 @@ class Runner {
         positions_(conversations) {
     const int sequences = static_cast<int>(conversations);
     EXPECT_TRUE(
-        backend.prepare(model.spec, {.rows = kRows, .sequences = sequences, .logit_rows = kRows, .context = 256}).ok());
+        backend.prepare(model.spec, {.rows = kRows, .sequences = sequences, .logit_rows = kRows, .context = kRows})
+            .ok());
     capture_decode(backend, model, pool_, scratch_, logits_of(sequences));
   }
 

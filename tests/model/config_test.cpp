@@ -6,6 +6,7 @@
 
 #include "model/families.h"
 #include "model/published.h"
+#include "model/rope.h"
 #include "model/size.h"
 
 namespace colibri {
@@ -35,6 +36,23 @@ TEST(Config, EveryConformanceModelParses) {
     if (longrope) {
       EXPECT_NE(config->warnings[0].find("original_max_position_embeddings"), std::string::npos);
     }
+  }
+}
+
+TEST(Config, ALongerContextTakesTheLongFactors) {
+  auto config = read_config(kConformance + "phimoe_jitter");
+  expect_ok(config);
+  ModelSpec& spec = config->spec;
+  EXPECT_EQ(spec.context, 256);
+  lengthen(spec, 256);
+  lengthen(spec, 513);  // more than there is
+  EXPECT_EQ(spec.context, 256);
+  EXPECT_FLOAT_EQ(attention_of(spec.layers[0]).rope.scale, 1.125F);
+  lengthen(spec, 257);
+  EXPECT_EQ(spec.context, 512);
+  for (const LayerSpec& layer : spec.layers) {
+    EXPECT_FLOAT_EQ(attention_of(layer).rope.inv_freq[0], 1.0F / 16);
+    EXPECT_FLOAT_EQ(attention_of(layer).rope.scale, 1.25F);
   }
 }
 

@@ -108,6 +108,7 @@ class World {
     ucontext_t context;
     std::vector<char> stack;
     std::function<void()> body;
+    bool started = false;
     bool done = false;
     int sleeping_on = -1;
     std::uint64_t history = 0;
@@ -217,6 +218,7 @@ inline std::uint64_t World::state() const {
   }
   for (const Fiber& fiber : fibers_) {
     add(fiber.history);
+    add(fiber.started ? 1 : 0);
     add_clock(fiber.clock);
     add(static_cast<std::uint64_t>(fiber.done ? -1 : fiber.sleeping_on + 1));
     add(fiber.buffer.size());
@@ -253,6 +255,7 @@ inline void World::enter() {
 
 inline void World::run_fiber(int index) {
   running_ = index;
+  self().started = true;
   swapcontext(&scheduler_, &self().context);
   running_ = -1;
 }

@@ -87,7 +87,7 @@ class Ring {
   static constexpr std::size_t kClosed = std::size_t{1} << 63;  // in tail_
   static constexpr std::size_t wrapped(std::size_t position) { return position & ~kClosed; }
 
-  struct Cell {
+  struct alignas(kLine) Cell {  // two threads seldom want one line
     typename Memory::template Atomic<std::size_t> sequence{0};
     T value{};
   };

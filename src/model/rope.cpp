@@ -79,9 +79,9 @@ void scale_longrope(ConfigReader& scaling, ConfigReader& config, int& context, R
   }
   divide(scaling, "long_factor", rope.beyond.inv_freq);
   context = original;
-  scaling.warn(kOriginal, "the context ends at " + std::to_string(original) +
-                              " tokens: longrope would turn the cached keys of a longer text again; --context " +
-                              std::to_string(rope.beyond.context) + " turns all texts as long ones");
+  scaling.warn(kOriginal, "the context is " + std::to_string(original) + " tokens unless --context asks for up to " +
+                              std::to_string(rope.beyond.context) +
+                              ", which turns all texts as longrope turns long ones");
 }
 
 void scale_yarn(ConfigReader& scaling, int context, double theta, RopeSpec& rope) {
